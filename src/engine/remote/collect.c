@@ -1,3 +1,4 @@
+/* collect.c: submits the remote steps of a stage, and applies the results of their stores. */
 #include "engine/remote/collect.h"
 
 #include "engine/plan/permits.h"
@@ -7,11 +8,11 @@
 #include "engine/remote/submit.h"
 
 /*
- * Goes on without the store of a step that acquires or peeks. Where it is local, it is done with
- * the stage's other steps in memory.
+ * Decides a step that acquires or peeks without its store. If the policy is local, the step moves
+ * to memory and runs with the stage's other steps there.
  */
-static void fall_back(const struct decision_context *context, struct plan *plan,
-                      struct plan_step *step, struct weir_decision *d)
+static void decide_without_store(const struct decision_context *context, struct plan *plan,
+                                 struct plan_step *step, struct weir_decision *d)
 {
 	enum rules_failure policy = failure_policy(context, plan, step);
 	struct weir_decision one;
@@ -26,36 +27,37 @@ static void fall_back(const struct decision_context *context, struct plan *plan,
 	stage_record(context, plan, step, 0, &one, d);
 }
 
-/* A step that its store could not do. What could not be given back stays taken until it ends. */
-static void fail(const struct decision_context *context, struct plan *plan, struct plan_step *step,
-                 int status, struct weir_decision *d)
+/* Handles a step whose store failed. A charge that could not be refunded stays until it ends. */
+static void handle_failure(const struct decision_context *context, struct plan *plan,
+                           struct plan_step *step, int status, struct weir_decision *d)
 {
 	if (stage_refunds(plan->stage) && plan->stage != PLAN_REFUND_PERMIT)
 		step->charged = false;
 	else if (!algo_op_requests(plan->op))
 		plan->status = (signed char)status;
 	else
-		fall_back(context, plan, step, d);
+		decide_without_store(context, plan, step, d);
 }
 
-/* Whether a mark says that it was given back. A place that is held needs none. */
-static bool is_marked(const struct plan *plan, const struct plan_step *step)
+/*
+ * Whether the store marks the step's charge as refunded. A concurrency limit's entries need no
+ * mark.
+ */
+static bool is_marked_at_store(const struct plan *plan, const struct plan_step *step)
 {
 	return plan->stage == PLAN_REFUND_PERMIT && !algo_holds_leases(&step->limit->algo);
 }
 
-/*
- * Whether there is nothing left of a charge that a permit names, by the clock that has set its end.
- */
+/* Whether the charge that a permit names has ended, by the clock of the store that set its end. */
 static bool has_ended(const struct plan *plan, const struct submitted *submitted)
 {
 	return plan->stage == PLAN_REFUND_PERMIT &&
 	       submitted->step->until_ns <= submitted->operation.clock_ns;
 }
 
-/* Takes note of how a step at its store ended. */
-static void collect_one(const struct decision_context *context, struct plan *plan,
-                        const struct submitted *submitted, struct weir_decision *d)
+/* Applies the result of a step's operation. */
+static void apply_result_of(const struct decision_context *context, struct plan *plan,
+                            const struct submitted *submitted, struct weir_decision *d)
 {
 	const struct store_operation *operation = &submitted->operation;
 	struct plan_step *step = submitted->step;
@@ -64,7 +66,7 @@ static void collect_one(const struct decision_context *context, struct plan *pla
 	if (submitted->marks)
 		return;
 	if (operation->status != WEIR_OK) {
-		fail(context, plan, step, operation->status, d);
+		handle_failure(context, plan, step, operation->status, d);
 		return;
 	}
 	limit_explain(step->limit, operation->step.limit, &operation->outcome, &one);
@@ -72,7 +74,9 @@ static void collect_one(const struct decision_context *context, struct plan *pla
 	stage_record(context, plan, step, operation->until_ns, &one, d);
 }
 
-/* The steps in memory of a permit that another request has claimed, or whose claim failed. */
+/*
+ * Drops the charges in memory of a permit that another request has claimed, or whose claim failed.
+ */
 static void drop_shared(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
@@ -80,8 +84,8 @@ static void drop_shared(struct plan *plan)
 }
 
 /*
- * A claim that its store could not make fails the report of another server's permit: nobody knows
- * whether it has counted. The giver itself knows from its memory.
+ * Applies the result of a claim. If the store failed, a report of another server's permit fails,
+ * because only the server that granted the permit knows whether it is outstanding.
  */
 static void collect_claim(const struct decision_context *context, struct plan *plan,
                           const struct store_operation *operation)
@@ -102,12 +106,12 @@ static void collect_claim(const struct decision_context *context, struct plan *p
 }
 
 /*
- * Takes note of what stores have completed. A step that a store withheld took nothing, since
- * another was refused; if none was, the store has done nothing. What is withheld by a mark was
- * given back before.
+ * Applies the results of the stores. A step that its store withheld has no charge, because another
+ * step was refused; if no step was refused, the store failed. A step withheld by a mark was
+ * refunded before.
  */
-static void collect(const struct decision_context *context, struct plan *plan,
-                    struct weir_decision *d)
+static void collect_results(const struct decision_context *context, struct plan *plan,
+                            struct weir_decision *d)
 {
 	struct submitted *results;
 	size_t n = submit_results(plan, &results);
@@ -118,17 +122,17 @@ static void collect(const struct decision_context *context, struct plan *plan,
 			continue;
 		}
 		results[i].step->answered = !results[i].operation.unasked;
-		if (!results[i].operation.withheld || is_marked(plan, results[i].step))
-			collect_one(context, plan, &results[i], d);
+		if (!results[i].operation.withheld || is_marked_at_store(plan, results[i].step))
+			apply_result_of(context, plan, &results[i], d);
 	}
 	for (size_t i = 0; i < n && plan->passes; i++)
 		if (results[i].operation.withheld && !results[i].claims &&
-		    !is_marked(plan, results[i].step))
-			fail(context, plan, results[i].step, WEIR_ESTORE, d);
+		    !is_marked_at_store(plan, results[i].step))
+			handle_failure(context, plan, results[i].step, WEIR_ESTORE, d);
 }
 
-/* The first step by which a permit is claimed, at each server the same, or NULL. */
-static struct plan_step *claimed_by(struct plan *plan)
+/* Finds the step by whose key a permit is claimed, or NULL. Every server finds the same step. */
+static struct plan_step *find_claimed_step(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct plan_step *step = &plan->steps[i];
@@ -155,31 +159,34 @@ static bool has_remote(const struct plan *plan)
 	return false;
 }
 
-/* Without one, the giver goes on by its memory. */
-static void begin_claim(const struct decision_context *context, struct plan *plan, bool has_room)
+/* Submits a claim. If it can't, the server that granted the permit decides by its memory. */
+static void submit_claim_or_decide(const struct decision_context *context, struct plan *plan,
+                                   bool has_memory)
 {
-	struct plan_step *step = claimed_by(plan);
-	bool can = has_room && context->claims;
+	struct plan_step *step = find_claimed_step(plan);
+	bool can_submit = has_memory && context->claims;
 
-	if (step && can && submit_claim(context, plan, step))
+	if (step && can_submit && submit_claim(context, plan, step))
 		return;
 	if (step || plan->giver == context->giver)
 		collect_claim(context, plan,
-		              &(struct store_operation){.status = can ? WEIR_ENOMEM : WEIR_ESTORE});
+		              &(struct store_operation){.status = can_submit ? WEIR_ENOMEM : WEIR_ESTORE});
 	plan->claims = false;
 }
 
-/* All remote steps of the stage are at their stores at once. False if the plan waits for them. */
+/*
+ * Submits all remote steps of the stage together. Returns false if the plan has to wait for them.
+ */
 static bool submit_stage(const struct decision_context *context, struct plan *plan,
                          struct weir_decision *d)
 {
 	bool together = plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->independent;
-	bool has_room = submit_open(context, plan);
+	bool has_memory = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 
 	plan->submitted = true;
 	if (has_claim(plan))
-		begin_claim(context, plan, has_room);
+		submit_claim_or_decide(context, plan, has_memory);
 	for (uint32_t i = 0; i < n; i++) {
 		struct plan_step *step = &plan->steps[stage_index(plan, i)];
 		struct algo_call call;
@@ -189,14 +196,14 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 		call = stage_call(plan, step);
 		if (call.op == ALGO_RESET)
 			failure_reset_local(context, step);
-		if (has_room && is_marked(plan, step))
+		if (has_memory && is_marked_at_store(plan, step))
 			submit_by_permit(context, plan, step, &call);
-		else if (has_room)
+		else if (has_memory)
 			submit_step(context, plan, step, &call, together);
 		else
-			fail(context, plan, step, WEIR_ENOMEM, d);
+			handle_failure(context, plan, step, WEIR_ENOMEM, d);
 	}
-	return !has_room || !submit_all(context, plan, d);
+	return !has_memory || !submit_all(context, plan, d);
 }
 
 bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d)
@@ -205,7 +212,7 @@ bool remote_run(const struct decision_context *context, struct plan *plan, struc
 	    !submit_stage(context, plan, d))
 		return false;
 	if (plan->submitted)
-		collect(context, plan, d);
+		collect_results(context, plan, d);
 	if (plan->cancelled && !stage_refunds(plan->stage))
 		plan->passes = false;
 	return true;

@@ -1,12 +1,12 @@
-/* collect.h: the steps of a stage at remote stores, from the first sent to the last that is back. */
+/* collect.h: runs the remote steps of a plan's stage: submits them, then collects their results. */
 #ifndef ENGINE_REMOTE_COLLECT_H
 #define ENGINE_REMOTE_COLLECT_H
 
 #include "engine/plan/plan.h"
 
 /**
- * Runs those of the stage's steps that are at remote stores. Returns false if the stage goes on
- * only when these are done.
+ * Runs the stage's remote steps. Returns false if they are submitted and not completed: call it
+ * again when the plan is ready.
  */
 bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d);
 

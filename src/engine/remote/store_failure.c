@@ -1,3 +1,6 @@
+/*
+ * store_failure.c: decides steps whose store has failed: allows, denies, or moves them to memory.
+ */
 #include "engine/remote/store_failure.h"
 
 #include "engine/plan/apply.h"
@@ -5,9 +8,9 @@
 #include "engine/plan/stage_steps.h"
 #include "wait/waitlist.h"
 
-/* The limit that stands in for the step's limit, or NULL. */
-static const struct weir_limit *local_of(const struct decision_context *context,
-                                         const struct plan_step *step)
+/* Returns the local limit of the step's limit, or NULL. */
+static const struct weir_limit *open_local(const struct decision_context *context,
+                                           const struct plan_step *step)
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;
 
@@ -17,8 +20,8 @@ static const struct weir_limit *local_of(const struct decision_context *context,
 	return local;
 }
 
-/* As denial_earlier_charges, also of steps that have moved to memory. */
-static uint64_t earlier_local(const struct plan *plan, const struct plan_step *step)
+/* As denial_earlier_charges, but counts steps that have moved to the local limit. */
+static uint64_t earlier_local_charges(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t charges = 0;
 
@@ -35,11 +38,11 @@ enum rules_failure failure_policy(const struct decision_context *context, const 
 	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
 	                                ? step->rule->on_store_failure
 	                                : limit->on_store_failure;
-	const struct weir_limit *local = policy == RULES_LOCAL ? local_of(context, step) : NULL;
+	const struct weir_limit *local = policy == RULES_LOCAL ? open_local(context, step) : NULL;
 
 	if (policy == RULES_LOCAL &&
-	    !(local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost, earlier_local(plan, step),
-	                                 plan->max_wait_ns)))
+	    !(local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost,
+	                                 earlier_local_charges(plan, step), plan->max_wait_ns)))
 		return RULES_CLOSED;
 	return policy;
 }
@@ -71,16 +74,17 @@ void failure_decide(const struct plan_step *step, bool allowed, struct weir_deci
 	limit_explain(step->limit, algo, &outcome, d);
 }
 
-/* Whether the policy of its limit decided it, and not the store. */
-static bool is_degraded(const struct plan_step *step)
+/* Whether a policy decided the step, and not its store. */
+static bool was_decided_by_policy(const struct plan_step *step)
 {
 	return step->limit->origin || step->reason == WEIR_REASON_STORE_OPEN ||
 	       step->reason == WEIR_REASON_STORE_FAILURE;
 }
 
 /*
- * A request passes by a policy if any of its limits does: WEIR_REASON_STORE_OPEN says more than
- * WEIR_REASON_STORE_LOCAL, since nothing is counted. The limit that denies a request is enough.
+ * An allowed request is degraded if any of its steps is. WEIR_REASON_STORE_OPEN takes precedence
+ * over WEIR_REASON_STORE_LOCAL, because it counts nothing. A denied request is degraded only if the
+ * step that denies it is.
  */
 void failure_explain(struct plan *plan, struct weir_decision *d)
 {
@@ -91,7 +95,7 @@ void failure_explain(struct plan *plan, struct weir_decision *d)
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct plan_step *step = &plan->steps[i];
 
-		if (!stage_includes(plan, step) || !is_degraded(step))
+		if (!stage_includes(plan, step) || !was_decided_by_policy(step))
 			continue;
 		if (step->allowed && step->reason != WEIR_REASON_STORE_OPEN)
 			step->reason = WEIR_REASON_STORE_LOCAL;
@@ -101,7 +105,7 @@ void failure_explain(struct plan *plan, struct weir_decision *d)
 	if (plan->stage == PLAN_SHADOW)
 		return;
 	if (plan->refused) {
-		d->degraded = is_degraded(plan->refused);
+		d->degraded = was_decided_by_policy(plan->refused);
 	} else if (reason != WEIR_REASON_OK) {
 		d->degraded = true;
 		d->reason = reason;
@@ -110,7 +114,7 @@ void failure_explain(struct plan *plan, struct weir_decision *d)
 
 void failure_reset_local(const struct decision_context *context, const struct plan_step *step)
 {
-	const struct weir_limit *local = local_of(context, step);
+	const struct weir_limit *local = open_local(context, step);
 	struct plan_step moved = *step;
 	struct weir_decision ignored;
 

@@ -1,3 +1,6 @@
+/*
+ * submit.c: makes operations of a plan's steps at remote stores, with marks for refunds by permit.
+ */
 #include "engine/remote/submit.h"
 
 #include <stdio.h>
@@ -11,9 +14,9 @@
 #define SPARES_MAX 2048
 
 /*
- * That a charge of a permit is spent: a token which is taken once, of a key beside that of the
- * charge, so that the store can take it and give back at once. It returns when there is nothing
- * left to give back.
+ * Marks a charge of a permit as spent. The mark is a token bucket of one token, with a key of its
+ * own beside the charge's key, so that the store can consume the token and refund the charge in one
+ * call. The token returns when the charge has ended.
  */
 struct mark {
 	struct algo_limit limit;
@@ -22,54 +25,54 @@ struct mark {
 
 struct submission {
 	struct plan *plan;
-	struct submit_spares *spares; /* where it goes in the end, or NULL if it is freed */
+	struct submit_spares *spares; /* the free list that it returns to, or NULL if it is freed */
 	struct submission *next_spare;
 	void (*ready)(void *context, struct plan *plan);
 	void *context;
 	struct weir_decision decision; /* so far */
-	uint32_t pending;              /* steps at a store, and one while others are being submitted */
-	uint32_t count;                /* of them not yet returned */
+	uint32_t pending;              /* operations at a store, plus one while others are submitted */
+	uint32_t count;                /* operations not yet returned by submit_results */
 	uint32_t mark_count;
 	struct mark *marks;
 	struct submitted steps[];
 };
 
-/* Released, so that the thread that finds none pending finds the results of all. */
-static bool was_last(struct submission *submission)
+/* Release and acquire: the thread that ends the last operation sees the results of all. */
+static bool end_operation(struct submission *submission)
 {
 	return __atomic_sub_fetch(&submission->pending, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-static void done(struct store_operation *operation)
+static void complete(struct store_operation *operation)
 {
 	struct submission *submission = ((struct submitted *)operation)->of;
 
-	if (was_last(submission))
+	if (end_operation(submission))
 		submission->ready(submission->context, submission->plan);
 }
 
-/* Each of its steps may need a mark, which is a step, too. */
+/* A refund by permit may need a mark for each step, which is an operation of its own. */
 static bool is_by_permit(const struct plan *plan)
 {
 	return algo_op_releases(plan->op) && plan->permit.id != 0;
 }
 
-static size_t room_for(const struct plan *plan)
+static size_t operation_capacity(const struct plan *plan)
 {
 	return is_by_permit(plan) ? 2 * (size_t)plan->step_count : plan->step_count;
 }
 
 size_t submit_size(const struct plan *plan)
 {
-	return sizeof(struct submission) + room_for(plan) * sizeof(struct submitted) +
+	return sizeof(struct submission) + operation_capacity(plan) * sizeof(struct submitted) +
 	       (is_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
 }
 
-/* Most plans have one step, and there are many in a turn: their memory is used again. */
-static struct submission *take_memory(const struct decision_context *context,
-                                      const struct plan *plan)
+/* Most plans have one step, and an iteration has many plans, so their memory is reused. */
+static struct submission *reuse_or_allocate(const struct decision_context *context,
+                                            const struct plan *plan)
 {
-	struct submit_spares *spares = room_for(plan) == 1 ? context->spares : NULL;
+	struct submit_spares *spares = operation_capacity(plan) == 1 ? context->spares : NULL;
 	struct submission *submission = spares ? spares->first : NULL;
 
 	if (submission) {
@@ -88,10 +91,10 @@ bool submit_open(const struct decision_context *context, struct plan *plan)
 	struct submission *submission = plan->submission;
 
 	if (!submission)
-		submission = take_memory(context, plan);
+		submission = reuse_or_allocate(context, plan);
 	if (!submission)
 		return false;
-	submission->marks = (struct mark *)&submission->steps[room_for(plan)];
+	submission->marks = (struct mark *)&submission->steps[operation_capacity(plan)];
 	submission->mark_count = 0;
 	submission->plan = plan;
 	submission->ready = context->ready;
@@ -101,8 +104,8 @@ bool submit_open(const struct decision_context *context, struct plan *plan)
 	return true;
 }
 
-/* The last in the list of those at a store, or NULL. */
-static struct submitted *last_at(struct submission *submission, const struct store *store)
+/* Returns the last operation of a store's list, or NULL. */
+static struct submitted *last_of_list(struct submission *submission, const struct store *store)
 {
 	for (uint32_t i = submission->count; i > 0; i--) {
 		struct submitted *one = &submission->steps[i - 1];
@@ -113,10 +116,10 @@ static struct submitted *last_at(struct submission *submission, const struct sto
 	return NULL;
 }
 
-/* Behind `before`, or NULL. */
-static struct submitted *add(const struct decision_context *context, struct plan *plan,
-                             struct plan_step *step, const struct algo_call *call,
-                             struct submitted *before, bool together)
+/* Appends an operation behind `before`, or as the first of a list if that is NULL. */
+static struct submitted *append_operation(const struct decision_context *context, struct plan *plan,
+                                          struct plan_step *step, const struct algo_call *call,
+                                          struct submitted *before, bool together)
 {
 	struct submission *submission = plan->submission;
 	struct store *store = engine_remote_store(context->table, step->limit);
@@ -130,7 +133,7 @@ static struct submitted *add(const struct decision_context *context, struct plan
 	                  .together = together && before,
 	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->explains_all,
 	                  .anew = plan->stage == PLAN_EXPLAIN_SHADOWED,
-	                  .done = done},
+	                  .done = complete},
 	    .of = submission,
 	    .step = step,
 	    .follows = before != NULL,
@@ -147,12 +150,12 @@ void submit_step(const struct decision_context *context, struct plan *plan, stru
 {
 	struct store *store = engine_remote_store(context->table, step->limit);
 
-	add(context, plan, step, call, last_at(plan->submission, store), together);
+	append_operation(context, plan, step, call, last_of_list(plan->submission, store), together);
 }
 
 /*
- * The permit's id, and another one for each further charge of the same limit and key, of which a
- * request by several rules may have more than one.
+ * Returns the permit's id, changed for each further charge of the same limit and key: a request by
+ * several rules may charge one key more than once.
  */
 static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
 {
@@ -164,8 +167,8 @@ static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
- * It lives as long as the charge is said to, and more by what clocks may differ; of short limits by
- * their window.
+ * Opens the mark of a charge. It lives until the charge ends, and longer by the difference that
+ * clocks may have (PERMITS_CLOCKS_NS), or by the limit's longest state if that is less.
  */
 static bool open_mark(const struct decision_context *context, const struct plan_step *step,
                       uint64_t id, struct mark *mark)
@@ -198,12 +201,12 @@ void submit_by_permit(const struct decision_context *context, struct plan *plan,
 
 	if (!open_mark(context, step, id, mark))
 		return;
-	one = add(context, plan, step, &once, NULL, false);
+	one = append_operation(context, plan, step, &once, NULL, false);
 	one->marks = one->is_apart = true;
 	one->operation.step.limit = &mark->limit;
 	one->operation.step.key.hash ^= id;
 	one->operation.limit_name = mark->name;
-	add(context, plan, step, call, one, true)->is_apart = true;
+	append_operation(context, plan, step, call, one, true)->is_apart = true;
 }
 
 bool submit_claim(const struct decision_context *context, struct plan *plan, struct plan_step *step)
@@ -221,7 +224,7 @@ bool submit_claim(const struct decision_context *context, struct plan *plan, str
 	    .operation = {.step = {context->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, context->at},
 	                  .limit_name = mark->name,
 	                  .key_name = step->key_name,
-	                  .done = done},
+	                  .done = complete},
 	    .of = submission,
 	    .step = step,
 	    .is_apart = true,
@@ -244,7 +247,7 @@ bool submit_all(const struct decision_context *context, struct plan *plan,
 		if (!one->follows)
 			store->kind->submit(context->store_clients[store->index], &one->operation);
 	}
-	return !was_last(submission);
+	return !end_operation(submission);
 }
 
 void submit_decision(const struct plan *plan, struct weir_decision *decision)

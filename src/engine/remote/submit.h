@@ -1,4 +1,4 @@
-/* submit.h: the steps of a plan at remote stores, which complete them later. */
+/* submit.h: submits steps of a plan to remote stores, which complete them later. */
 #ifndef ENGINE_REMOTE_SUBMIT_H
 #define ENGINE_REMOTE_SUBMIT_H
 
@@ -8,51 +8,53 @@ struct submitted {
 	struct store_operation operation; /* first, so that either is the other */
 	struct submission *of;
 	struct plan_step *step;
-	bool follows;  /* another one is before it in its list */
-	bool is_apart; /* in a list of its own */
-	bool marks;    /* that a charge is spent: it is no step of the plan */
-	bool claims;   /* the permit, for what it covers in memory */
+	bool follows;  /* it is not the first operation of its list */
+	bool is_apart; /* it is in a list of its own, not in that of its store */
+	bool marks;    /* it marks a charge as spent, and is no step of the plan */
+	bool claims;   /* it claims the permit, for the permit's charges in memory */
 };
 
-/** The memory that a plan has for its steps at stores, from the first until it is done or waits. */
+/** Returns the size of the memory that a plan has for its operations until it is done or waits. */
 size_t submit_size(const struct plan *plan);
 
-/** Makes room for the steps of a stage. Returns false if there is no memory. */
+/** Allocates the memory for the operations of a stage. Returns false if there is none. */
 bool submit_open(const struct decision_context *context, struct plan *plan);
 
-/** Adds a step behind the others: to the list of those at its store. */
+/**
+ * Appends an operation for a step to the list of its store. `together`: all or nothing in the list.
+ */
 void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
                  const struct algo_call *call, bool together);
 
 /**
- * Adds a step that gives back by the plan's permit, in a list of its own: only where the store
- * finds no mark that this charge of the permit is spent. It marks that, if `call->cost` is not 0
- * or the plan spends what it does not give back.
+ * Appends a refund by the plan's permit, in a list of its own, which the store withholds if the
+ * charge is marked as spent. The list also marks the charge, if `call->cost` is not 0 or the plan
+ * spends the charges that it does not refund (permits_spend_rest).
  */
 void submit_by_permit(const struct decision_context *context, struct plan *plan,
                       struct plan_step *step, const struct algo_call *call);
 
 /**
- * Adds a mark, made once, at context->claims that the permit is given back. Returns false if there
- * is no memory.
+ * Appends a claim of the permit at context->claims: a mark that only one server can make. Returns
+ * false if it can't be made.
  */
 bool submit_claim(const struct decision_context *context, struct plan *plan,
                   struct plan_step *step);
 
 /**
- * Hands each list to its store. Whether a store still has any of the steps: then context->ready is
- * called later, and `decision` is kept until submit_decision.
+ * Submits each list to its store. Returns whether a store has not completed its list: then
+ * context->ready is called later, and submit_decision returns a copy of `decision`.
  */
 bool submit_all(const struct decision_context *context, struct plan *plan,
                 const struct weir_decision *decision);
 
-/** The decision as it was kept. */
+/** Copies the decision that submit_all stored. */
 void submit_decision(const struct plan *plan, struct weir_decision *decision);
 
-/** How many steps have come back, *results; each is returned once. */
+/** Returns the number of completed operations, and these in *results. Each is returned once. */
 size_t submit_results(struct plan *plan, struct submitted **results);
 
-/** When the plan is done, or waits for a key. */
+/** Releases the plan's submission, when the plan is done or waits for a key. */
 void submit_close(struct plan *plan);
 
 #endif
