@@ -1,3 +1,4 @@
+/* ask.c: checks the options of public calls, and makes engine calls of them. */
 #include "api/ask.h"
 
 #include "wait/sleep.h"

@@ -1,4 +1,4 @@
-/* batch.c: many keys in one call. */
+/* batch.c: decides many keys in one public call, in a pipeline. */
 #include <stdlib.h>
 
 #include "api/remote.h"

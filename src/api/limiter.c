@@ -1,4 +1,4 @@
-/* limiter.c: the public calls on limits without keys. */
+/* limiter.c: the public calls on a limiter, which is one limit without keys. */
 #include <stdlib.h>
 
 #include <weir/limiter.h>

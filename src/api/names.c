@@ -1,3 +1,4 @@
+/* names.c: stores the names of the keys of permits, in lists by permit, until they end. */
 #include "api/names.h"
 
 #include <pthread.h>

@@ -1,3 +1,6 @@
+/*
+ * remote.c: runs plans of public calls at a remote store, with a store client that the store lends.
+ */
 #include "api/remote.h"
 
 #include "api/names.h"

@@ -1,4 +1,6 @@
-/* wait.c: a request of the library whose thread waits. */
+/*
+ * wait.c: blocks the thread of a public call until its request is decided or its deadline is past.
+ */
 #include "api/wait.h"
 
 #include "api/remote.h"

@@ -1,4 +1,4 @@
-/* engine.h: a configuration compiled for deciding. */
+/* engine.h: the interface of a configuration that is compiled for deciding. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -6,31 +6,30 @@
 
 /**
  * weir_engine_open where limits have stores of their own: for each limit of the configuration
- * its store, or NULL for the table's. The table's `store` is its memory. `stores` is only read here,
- * and the stores outlive the engine.
+ * its store, or NULL for the table's. The table's `store` is its memory. `stores` is only read
+ * here, and the stores outlive the engine.
  */
 int engine_open(const struct weir_config *config, struct weir_table *table,
                 struct store *const *stores, struct weir_engine **out, struct weir_error *error);
 
 /**
- * Lets `next` take over what the keys of `engine` have used, limit by limit,
- * where name, algorithm and period are the same. Call it when `next` is ready,
- * before anybody decides by it; `engine` may be decided by until it is closed,
- * which must be before `next` is.
+ * Lets the limits of `next` take over the counts of `engine`, if name, algorithm and period are the
+ * same. Call it before the first decision by `next`. `engine` may decide until it is closed, which
+ * must be before `next` is closed.
  */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next);
 
-/** The table that it decides in. */
+/** Returns the table of an engine. */
 struct weir_table *engine_table(const struct weir_engine *engine);
 /** The limits of an engine, for metrics and listings. */
 size_t engine_limit_count(const struct weir_engine *engine);
 const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);
 /**
- * The place of a limit in that order, or of the one that it stands in for; their count for a
- * limit that the engine does not have.
+ * Returns the index of a limit in that order (of a local limit, that of the limit that it
+ * replaces), or the number of limits if the engine does not have it.
  */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit);
-/** The limit whose counts these are, or NULL. */
+/** Returns the limit of an identity, or NULL. */
 struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity);
 
 #endif

@@ -1,4 +1,4 @@
-/* limit.c: a named limit, and what of it a count belongs to. */
+/* limit.c: opens named limits, their identities, and local limits with a share of the quota. */
 #include "engine/limit.h"
 
 #include <stdio.h>
@@ -143,7 +143,8 @@ static void share_options(struct weir_limit_options *own, const struct weir_limi
 }
 
 /* Keeps its counts apart from those of `origin`, and from those of a period of another length. */
-static void stand_in(struct weir_limit *limit, const struct weir_limit *origin, struct store *store)
+static void make_local(struct weir_limit *limit, const struct weir_limit *origin,
+                       struct store *store)
 {
 	char suffix[32] = "local";
 	size_t len = sizeof "local";
@@ -167,7 +168,7 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	share_options(&own, origin, nodes);
 	status = limit_init(limit, &own, error);
 	if (status == WEIR_OK) {
-		stand_in(limit, origin, store);
+		make_local(limit, origin, store);
 	} else if (error) {
 		struct weir_error why = *error;
 
@@ -246,7 +247,7 @@ int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
 		period_s = lengthened(period_s, count, nodes, ALGO_PERIOD_MAX_NS / NS_PER_S);
 	status = engine_adhoc_limit(limit, share(origin->algo.quota, nodes), share(count, nodes), period_s,
 	                            NULL);
-	stand_in(limit, origin, store);
+	make_local(limit, origin, store);
 	return status;
 }
 

@@ -1,4 +1,4 @@
-/* limit.h: struct weir_limit, for the engine and those above it. */
+/* limit.h: struct weir_limit, and checks and decisions that need no state. */
 #ifndef ENGINE_LIMIT_H
 #define ENGINE_LIMIT_H
 
@@ -10,22 +10,22 @@
 #include "algo/algo.h"
 #include "rules/model.h"
 
-/* Servers that decide a limit together: whether this one is among them now. */
+/* The quorum group of a limit, as the engine sees it. */
 struct limit_group {
-	_Atomic bool is_up;
+	_Atomic bool is_up; /* this server takes part in it now */
 };
 
 struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
-	struct store *store; /* where its states are, or NULL for where the table says */
+	struct store *store; /* the store of its states, or NULL for the table's */
 	enum rules_failure on_store_failure;
 	/*
-	 * The limit that counts in the table's memory while the store is away, with this server's
-	 * share of the quota. It has its own counts and identity. Or NULL.
+	 * The limit that counts in the table's memory while the store is unavailable, with this
+	 * server's share of the quota and an identity of its own, or NULL.
 	 */
 	const struct weir_limit *local;
-	const struct weir_limit *origin; /* of such a limit: the one that it stands in for */
+	const struct weir_limit *origin; /* of a local limit: the limit that it replaces */
 	struct limit_group
 	    *group; /* the servers that decide it with this one (context->notify), or NULL */
 };
@@ -34,10 +34,10 @@ struct weir_limit {
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
                struct weir_error *error);
 /**
- * The same for what stands in for `origin`, which was made of these options, in the memory
+ * Opens the local limit of `origin`, which was opened with these options, in the memory
  * `store` of one of `nodes` servers. It grants max(1, floor(quota / nodes)) at once, and all such
- * servers together grant no more in the long run than the origin's rate, as long as a server's period
- * stays within a year.
+ * servers together grant no more in the long run than the origin's rate, as long as a server's
+ * period stays within a year.
  */
 int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
                      const struct weir_limit_options *options, uint64_t nodes,
@@ -54,7 +54,7 @@ int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count,
                        struct weir_error *error);
 
 /**
- * Makes the stand-in for such a limit, as limit_init_local does. Errors as engine_adhoc_limit. It
+ * Makes the local limit of such a limit, as limit_init_local does. Errors as engine_adhoc_limit. It
  * needs no limit_free.
  */
 int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,

@@ -1,4 +1,4 @@
-/* table.h: struct weir_table: where limits count, and the requests that wait for their keys. */
+/* table.h: struct weir_table joins a store and the requests that wait for its keys. */
 #ifndef ENGINE_TABLE_H
 #define ENGINE_TABLE_H
 

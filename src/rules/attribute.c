@@ -1,3 +1,4 @@
+/* attribute.c: checks the name of an attribute, and lists attributes of proxied requests. */
 #include "rules/attribute.h"
 
 #include <ctype.h>

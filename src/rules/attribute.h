@@ -1,4 +1,4 @@
-/* attribute.h: which attributes the rules ask for. */
+/* attribute.h: records the attributes that rules use, so that protocols know which to read. */
 #ifndef RULES_ATTRIBUTE_H
 #define RULES_ATTRIBUTE_H
 

@@ -1,3 +1,4 @@
+/* check.c: checks names, feedback and patterns of a complete configuration. */
 #include "rules/check.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* check.h: what is true of every configuration, whatever it was read from. */
+/* check.h: checks a complete configuration, in whichever language its files are written. */
 #ifndef RULES_CHECK_H
 #define RULES_CHECK_H
 

@@ -1,3 +1,4 @@
+/* form.c: parses ranges of numbers, and addresses, networks and their patterns. */
 #include "rules/form.h"
 
 static bool is_digit(char c)

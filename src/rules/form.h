@@ -1,4 +1,4 @@
-/* form.h: the forms of values that mean the same in every language of rules. */
+/* form.h: parses the forms of condition values that all languages of rules share. */
 #ifndef RULES_FORM_H
 #define RULES_FORM_H
 

@@ -1,3 +1,4 @@
+/* model.c: creates a configuration with its defaults, opens its dictionaries, and frees it. */
 #include "rules/model.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * model.h: what a rule file says, in whichever language it is written.
+ * model.h: the content of rule files as structs, in whichever language the files are written.
  *
  * Readers (yaml.c, and Koala's language) fill it, the engine compiles it, and
  * neither knows the other. All memory is the config's arena.
@@ -143,7 +143,7 @@ enum rules_proof {
 	RULES_UNIX,        /* the account of a client at a unix socket */
 };
 
-/* What a user may do. */
+/* The permissions of a user. */
 enum {
 	RULES_MAY_ASK = 1,
 	RULES_MAY_CHANGE = 2,
@@ -176,7 +176,7 @@ struct rules_remarks {
 	size_t count, errors;
 };
 
-/* What `/auth` does for proxies. */
+/* How `/auth` serves proxies. */
 enum rules_auth {
 	RULES_AUTH_YES = 0, /* it answers */
 	RULES_AUTH_NO,      /* it refuses them */

@@ -1,3 +1,4 @@
+/* rate.c: parses and prints rates and durations, and guesses the meaning of wrong ones. */
 #include "rules/rate.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* rate.h: rates as people write them. */
+/* rate.h: parses and prints rates and durations, such as 5/s and 250ms. */
 #ifndef RULES_RATE_H
 #define RULES_RATE_H
 

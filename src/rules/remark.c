@@ -1,3 +1,4 @@
+/* remark.c: adds errors and warnings to a configuration, and sorts them by file and line. */
 #include "rules/remark.h"
 
 #include <stdarg.h>

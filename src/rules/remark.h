@@ -1,4 +1,4 @@
-/* remark.h: errors and warnings of the files that a configuration is read from. */
+/* remark.h: adds errors and warnings about the files of a configuration, and sorts them. */
 #ifndef RULES_REMARK_H
 #define RULES_REMARK_H
 

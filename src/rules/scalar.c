@@ -1,3 +1,4 @@
+/* scalar.c: quotes and escapes texts that YAML would read as something else. */
 #include "rules/scalar.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* scalar.h: text as a value of YAML. */
+/* scalar.h: prints texts and JSON as values of YAML. */
 #ifndef RULES_SCALAR_H
 #define RULES_SCALAR_H
 

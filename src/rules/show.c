@@ -1,3 +1,4 @@
+/* show.c: prints limits and rules as JSON objects. */
 #include "rules/show.h"
 
 #include "algo/algorithm.h"

@@ -1,4 +1,4 @@
-/* show.h: limits and rules as the file has them, for listings. */
+/* show.h: prints limits and rules as JSON for listings, under the names of the rule file. */
 #ifndef RULES_SHOW_H
 #define RULES_SHOW_H
 

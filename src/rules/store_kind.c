@@ -1,3 +1,4 @@
+/* store_kind.c: finds the kind of store that a text names. */
 #include "rules/store_kind.h"
 
 #include <string.h>

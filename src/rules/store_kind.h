@@ -1,4 +1,4 @@
-/* store_kind.h: the values of `store`, of a file, a flag or a limit. */
+/* store_kind.h: finds the kind of store that a text names: memory, a file or a Redis. */
 #ifndef RULES_STORE_KIND_H
 #define RULES_STORE_KIND_H
 

@@ -1,3 +1,4 @@
+/* unreachable.c: compares the conditions of rules, and warns of rules that decide nothing. */
 #include "rules/unreachable.h"
 
 #include "rules/remark.h"

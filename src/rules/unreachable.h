@@ -1,4 +1,6 @@
-/* unreachable.h: rules that decide nothing, whatever is asked. */
+/*
+ * unreachable.h: warns of rules that no request can match, or that an earlier rule always answers.
+ */
 #ifndef RULES_UNREACHABLE_H
 #define RULES_UNREACHABLE_H
 

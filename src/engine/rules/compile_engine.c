@@ -1,4 +1,4 @@
-/* compile_engine.c: a configuration compiled for deciding. */
+/* compile_engine.c: compiles a configuration: opens its limits and indexes its rules. */
 #include "engine/rules/compiled.h"
 
 #include <stdalign.h>
@@ -13,7 +13,7 @@
 #include "base/text/store_url.h"
 #include "store/caller.h"
 
-/* A limit that counts in memory takes its place there; a remote one gets what stands in for it. */
+/* Gives a limit in memory its generation there, and a remote limit its local limit. */
 static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit,
                             const struct rules_limit *from, struct weir_error *error)
 {

@@ -1,4 +1,4 @@
-/* compiled.h: what is inside of a weir_engine. */
+/* compiled.h: the members of a compiled configuration (struct weir_engine). */
 #ifndef ENGINE_RULES_COMPILED_H
 #define ENGINE_RULES_COMPILED_H
 

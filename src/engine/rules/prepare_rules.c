@@ -1,4 +1,4 @@
-/* prepare_rules.c: the plan of a request, of the steps that the rules make of its attributes. */
+/* prepare_rules.c: prepares the plan of a request by the rules that apply to its attributes. */
 #include <string.h>
 
 #include "base/number.h"

@@ -1,4 +1,4 @@
-/* rule_index.c: rules are filed, each under the values that the fewest share. */
+/* rule_index.c: files each rule under the condition whose values the fewest rules share. */
 #include "engine/rules/rule_index.h"
 
 #include "base/number.h"

@@ -1,5 +1,6 @@
 /*
- * rule_index.h: what is inside of a struct match: rules filed under the values that they ask for.
+ * rule_index.h: the members of struct match: rules filed under the values that their conditions
+ * name.
  */
 #ifndef ENGINE_RULES_RULE_INDEX_H
 #define ENGINE_RULES_RULE_INDEX_H

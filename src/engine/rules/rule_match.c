@@ -1,3 +1,4 @@
+/* rule_match.c: looks up the rules that may apply to a request, and checks each in full. */
 #include "engine/rules/rule_match.h"
 
 #include "base/number.h"

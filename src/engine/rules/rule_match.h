@@ -1,11 +1,11 @@
 /*
- * rule_match.h: which rules apply to a request, without asking each of them.
+ * rule_match.h: finds the rules that apply to a request without checking every rule.
  *
- * Every rule whose conditions allow it is filed under one of them, the one whose values the fewest
- * rules share: its values are hashed (whole, or as prefixes of text or of an address), and a
- * request looks its own values up. It then verifies each rule that it finds in full, so colliding
- * hashes cost only time. Rules that can't be filed are verified for each request. So the time grows
- * with the number of rules found, not with the number of all rules.
+ * A rule is filed under one of its conditions, the one whose values the fewest rules share. The
+ * values of that condition are hashed, whole or as prefixes of text or of an address. A request
+ * looks its own values up and then checks each rule that it finds in full, so colliding hashes cost
+ * only time. Rules that can't be filed are checked for each request. Therefore the time grows with
+ * the number of rules found, not with the number of all rules.
  */
 #ifndef ENGINE_RULES_RULE_MATCH_H
 #define ENGINE_RULES_RULE_MATCH_H
@@ -26,7 +26,9 @@ struct match_value {
 	uint32_t equal; /* of rule_match.c: 0 until it is looked up; then where, or that it is nowhere */
 };
 
-/** Compiles the rules of `config`, which must live as long; memory from `arena`, or NULL if none is left.
+/**
+ * Compiles the rules of `config`, which must live as long; memory from `arena`, or NULL if none is
+ * left. /
  */
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,
                         struct arena *arena);

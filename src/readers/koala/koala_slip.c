@@ -1,5 +1,5 @@
 /*
- * koala_slip.c: texts of conditions that were hardly meant as texts.
+ * koala_slip.c: warns of texts in conditions that are probably typing errors.
  *
  * A value that is no range is a literal, so a slip makes a condition that no request meets, or a
  * blacklist that lets all pass. What surely is a slip gets a warning which says how the value was

@@ -1,5 +1,5 @@
 /*
- * limit_use.c: limits that rules with different keys share, or that none uses.
+ * limit_use.c: warns of limits that rules with different keys share, or that no rule uses.
  *
  * A count belongs to a limit and a key's bytes. Where one rule counts API keys and another one
  * addresses, a visitor whose API key reads like an address uses up that address's count.

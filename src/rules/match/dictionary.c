@@ -1,3 +1,4 @@
+/* dictionary.c: reads a list of words and addresses, and looks words up in it. */
 #include "rules/match/dictionary.h"
 
 #include <stdint.h>

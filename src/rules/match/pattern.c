@@ -1,3 +1,4 @@
+/* pattern.c: matches names with patterns in which * stands for any text. */
 #include "rules/match/pattern.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* spans.c: sorts ranges of IPv6 addresses, merges them, and searches them by levels. */
 #include "rules/match/spans.h"
 
 #include <stdint.h>
@@ -113,7 +114,9 @@ static inline size_t up_to(size_t from, size_t count)
 	return count - from < SPANS_FAN ? count - from : SPANS_FAN;
 }
 
-/* Among those up to the wanted one the last is the nearest: at each level it says where to go on. */
+/*
+ * Among those up to the wanted one the last is the nearest: at each level it says where to go on.
+ */
 bool spans_have(const struct spans *spans, const struct ip *ip)
 {
 	spans_address wanted = address_of(ip);

@@ -1,3 +1,4 @@
+/* spans4.c: sorts ranges of IPv4 addresses, merges them, and searches them by first bits. */
 #include "rules/match/spans4.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* words.c: a set of texts as buckets of one array, built in two passes. */
 #include "rules/match/words.h"
 
 #include <stdint.h>
