@@ -48,7 +48,7 @@ struct chunk {
 	struct chunk_units_reserved reserved;
 	uint64_t offset_ns;      /* Redis's clock minus the local clock, modulo 2^64 */
 	struct algo_state state; /* the key's, as if nobody held units */
-	/* Of a bucket: the state made by the units that Redis does not know yet, alone. */
+	/* The state that the units unknown to Redis would make of a bucket, alone. */
 	struct algo_state own;
 	struct settling *idle_operation; /* settles the chunk when it is idle; NULL while it does */
 };
