@@ -52,8 +52,9 @@ static weir_pool_ticket *ticket_new(void)
 	return ticket;
 }
 
-/* Under the lock, which the last holder frees. */
-static void let_go(weir_pool_ticket *ticket)
+/* Called under the ticket's lock, which it unlocks. Frees the ticket if nobody refers to it then.
+ */
+static void release_ticket(weir_pool_ticket *ticket)
 {
 	unsigned holders = --ticket->holders;
 
@@ -65,7 +66,7 @@ static void let_go(weir_pool_ticket *ticket)
 	free(ticket);
 }
 
-/* Tells the holder how the task ended; NULL stands for a task without a ticket. */
+/* Sets the result of a task, and wakes those who wait for it. `ticket` may be NULL. */
 static void ticket_settle(weir_pool_ticket *ticket, int status, void *result)
 {
 	if (!ticket)
@@ -74,7 +75,7 @@ static void ticket_settle(weir_pool_ticket *ticket, int status, void *result)
 	ticket->status = status;
 	ticket->result = result;
 	pthread_cond_broadcast(&ticket->settled);
-	let_go(ticket);
+	release_ticket(ticket);
 }
 
 struct task {
@@ -83,7 +84,7 @@ struct task {
 	weir_pool_ticket *ticket;
 };
 
-/* waiting <= unfinished <= room. */
+/* Invariant: waiting <= unfinished <= room. */
 struct weir_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t work;     /* a task came, or none will come */
@@ -99,18 +100,21 @@ struct weir_pool {
 	pthread_t threads[];
 };
 
-/* Under the lock. */
-static void finish(struct weir_pool *pool, const struct task *task, int status, void *result)
+/* Called under the pool's lock. */
+static void finish_task(struct weir_pool *pool, const struct task *task, int status, void *result)
 {
-	/* Before the ticket is settled: its holder then finds the room that the task leaves. */
+	/* Before the ticket is settled, so that its holder can submit another task at once. */
 	pool->stats.unfinished--;
 	ticket_settle(task->ticket, status, result);
 	if (pool->stopped && pool->stats.unfinished == 0)
 		pthread_cond_broadcast(&pool->finished);
 }
 
-/* Under the lock. Waits for a task and, with a rate, its start; false when there will be none. */
-static bool take(struct weir_pool *pool, struct task *task)
+/*
+ * Pops the next task, after waiting for one and, with a rate, for its start. Called under the lock.
+ * Returns false if the pool is stopped and has no task.
+ */
+static bool pop_task(struct weir_pool *pool, struct task *task)
 {
 	uint64_t now_ns;
 
@@ -146,14 +150,14 @@ static void *work(void *context)
 	struct task task;
 
 	pthread_mutex_lock(&pool->lock);
-	while (take(pool, &task)) {
+	while (pop_task(pool, &task)) {
 		void *result;
 
 		pthread_mutex_unlock(&pool->lock);
 		result = task.run(task.argument);
 		pthread_mutex_lock(&pool->lock);
 		pool->stats.finished++;
-		finish(pool, &task, WEIR_OK, result);
+		finish_task(pool, &task, WEIR_OK, result);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
@@ -275,8 +279,8 @@ void weir_pool_close(weir_pool *pool)
 	free(pool);
 }
 
-/* Under the lock. */
-static int put(struct weir_pool *pool, struct task *task, bool wants_ticket)
+/* Appends a task to the ring, or refuses it. Called under the lock. */
+static int push_task(struct weir_pool *pool, struct task *task, bool wants_ticket)
 {
 	if (pool->stopped)
 		return WEIR_ESTOPPED;
@@ -305,7 +309,7 @@ int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument, weir_p
 
 	if (run) {
 		pthread_mutex_lock(&pool->lock);
-		status = put(pool, &task, ticket != NULL);
+		status = push_task(pool, &task, ticket != NULL);
 		pthread_mutex_unlock(&pool->lock);
 	}
 	if (ticket)
@@ -342,7 +346,7 @@ int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 		give_back(context, task.run, task.argument);
 		pthread_mutex_lock(&pool->lock);
 		pool->stats.returned++;
-		finish(pool, &task, WEIR_ESTOPPED, NULL);
+		finish_task(pool, &task, WEIR_ESTOPPED, NULL);
 	}
 	while (pool->stats.unfinished > 0)
 		pthread_cond_wait(&pool->finished, &pool->lock);
@@ -364,7 +368,7 @@ void weir_pool_ticket_close(weir_pool_ticket *ticket)
 	if (!ticket)
 		return;
 	pthread_mutex_lock(&ticket->lock);
-	let_go(ticket);
+	release_ticket(ticket);
 }
 
 int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result)

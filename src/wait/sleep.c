@@ -25,22 +25,22 @@ struct sleeper {
 	uint64_t end_ns; /* in this queue */
 	bool is_first;   /* known to be */
 	bool is_dropped; /* for another waiter of a higher priority */
-	bool stirred;  /* woken since it tried last */
+	bool woken_since_try;
 };
 
-static void stir(struct sleeper *self, bool is_dropped)
+static void wake_sleeper(struct sleeper *self, bool is_dropped)
 {
 	pthread_mutex_lock(&self->lock);
 	self->is_dropped |= is_dropped;
 	self->is_first = !self->is_dropped;
-	self->stirred = true;
+	self->woken_since_try = true;
 	pthread_cond_signal(&self->woken);
 	pthread_mutex_unlock(&self->lock);
 }
 
 static void wake(struct waiter *waiter)
 {
-	stir((struct sleeper *)waiter, waiter->is_dropped);
+	wake_sleeper((struct sleeper *)waiter, waiter->is_dropped);
 }
 
 static void unlock(void *lock)
@@ -48,16 +48,17 @@ static void unlock(void *lock)
 	pthread_mutex_unlock(lock);
 }
 
-/* Until then or until it is woken; returns whether it is the first. */
-static bool doze(struct sleeper *self, uint64_t until_ns)
+/* Sleeps until then or until it is woken. Returns whether it is the first of its queue. */
+static bool sleep_until_woken(struct sleeper *self, uint64_t until_ns)
 {
 	bool is_first;
 
 	pthread_mutex_lock(&self->lock);
 	pthread_cleanup_push(unlock, &self->lock);
-	while (!self->stirred && condition_wait_until(&self->woken, &self->lock, until_ns) != ETIMEDOUT)
+	while (!self->woken_since_try &&
+	       condition_wait_until(&self->woken, &self->lock, until_ns) != ETIMEDOUT)
 		;
-	self->stirred = false;
+	self->woken_since_try = false;
 	is_first = self->is_first;
 	pthread_cleanup_pop(true);
 	return is_first;
@@ -73,21 +74,21 @@ static bool was_dropped(struct sleeper *self)
 	return is_dropped;
 }
 
-static void leave(void *sleeper)
+static void leave_queue(void *sleeper)
 {
 	struct sleeper *self = sleeper;
 
 	waitlist_leave(self->list, &self->waiter);
 }
 
-/* In a request 0 says nothing, so no time is WEIR_ZERO. */
+/* In a request 0 means no choice, so no time at all is WEIR_ZERO. */
 static uint64_t max_wait(uint64_t left_ns)
 {
 	return left_ns > 0 ? left_ns : WEIR_ZERO;
 }
 
-static bool decide(struct wait *wait, enum wait_position position, uint64_t left_ns,
-                   struct weir_decision *d)
+static bool decide_now(struct wait *wait, enum wait_position position, uint64_t left_ns,
+                       struct weir_decision *d)
 {
 	struct moment at = clock_moment(wait->clock);
 	bool decided = wait->decide(wait, position, max_wait(left_ns), at, d);
@@ -96,18 +97,21 @@ static bool decide(struct wait *wait, enum wait_position position, uint64_t left
 	return decided;
 }
 
-/* The first tries; the others only learn how the key stands, when their time or place is gone. */
+/*
+ * Tries to acquire whenever the thread is the first of its queue, or its time is over. Returns true
+ * if it is decided, or false if the thread must wait for another key.
+ */
 static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns,
                         struct weir_decision *d)
 {
 	uint64_t next_ns = self->end_ns;
 
 	for (;;) {
-		bool is_first = doze(self, next_ns);
+		bool is_first = sleep_until_woken(self, next_ns);
 		uint64_t now_ns = os_monotonic_ns();
 		uint64_t left_ns = now_ns < self->end_ns ? sat_sub(end_ns, now_ns) : 0;
 
-		if (decide(wait, is_first ? self->as_first : WAIT_BEHIND, left_ns, d))
+		if (decide_now(wait, is_first ? self->as_first : WAIT_BEHIND, left_ns, d))
 			return true;
 		if (was_dropped(self)) {
 			wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
@@ -123,31 +127,31 @@ static bool try_in_turn(struct wait *wait, struct sleeper *self, uint64_t end_ns
 	}
 }
 
-/* In the queue of the key that is to be waited for, until it is decided or to be another. */
-static bool stand(struct wait *wait, struct sleeper *self, uint64_t end_ns,
-                  struct weir_decision *d)
+/* Waits in the queue of one key. Returns false if the thread must wait for another key then. */
+static bool wait_in_queue(struct wait *wait, struct sleeper *self, uint64_t end_ns,
+                          struct weir_decision *d)
 {
 	enum waitlist_joined joined;
 	bool decided;
 
 	self->waiter.hash = wait->hash;
 	self->waiter.priority = wait->priority;
-	self->is_first = self->is_dropped = self->stirred = false;
+	self->is_first = self->is_dropped = self->woken_since_try = false;
 	joined = waitlist_join(self->list, &self->waiter, wait_queue_max(wait->limit));
 	if (joined == WAITLIST_FULL) {
 		wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
 		return true;
 	}
 	if (joined == WAITLIST_FIRST)
-		stir(self, false);
-	pthread_cleanup_push(leave, self); /* a thread that is cancelled, too */
+		wake_sleeper(self, false);
+	pthread_cleanup_push(leave_queue, self); /* a thread that is cancelled, too */
 	decided = try_in_turn(wait, self, end_ns, d);
 	pthread_cleanup_pop(true);
 	return decided;
 }
 
-/* In one queue after the other, in each no longer than its limit lets it. */
-static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision *d)
+/* Waits in one queue after the other, in each no longer than its limit permits. */
+static int wait_in_queues(struct wait *wait, uint64_t end_ns, struct weir_decision *d)
 {
 	struct waitlist *list = waitlist_get_or_make(wait->list);
 	struct sleeper self = {
@@ -165,7 +169,7 @@ static int stand_in_all(struct wait *wait, uint64_t end_ns, struct weir_decision
 		uint64_t left_ns = wait_patience_ns(wait->limit, max_wait(sat_sub(end_ns, now_ns)));
 
 		self.end_ns = sat_add(now_ns, left_ns);
-	} while (!stand(wait, &self, end_ns, d));
+	} while (!wait_in_queue(wait, &self, end_ns, d));
 	pthread_cond_destroy(&self.woken);
 	pthread_mutex_destroy(&self.lock);
 	return WEIR_OK;
@@ -190,8 +194,8 @@ int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *d)
 	uint64_t start_ns = os_monotonic_ns(), stood_ns = 0;
 	int status;
 
-	if (!decide(wait, WAIT_NEW, left_ns, d)) {
-		status = stand_in_all(wait, sat_add(start_ns, left_ns), d);
+	if (!decide_now(wait, WAIT_NEW, left_ns, d)) {
+		status = wait_in_queues(wait, sat_add(start_ns, left_ns), d);
 		if (status != WEIR_OK)
 			return status;
 		stood_ns = os_monotonic_ns() - start_ns;
