@@ -16,7 +16,7 @@ from client_calls import ORDERED, Http2, Wire, ask, comparable, encode, http_rep
 from generate import Draw
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from harness import PATIENCE, Server, held, metric, until  # noqa: E402
+from harness import PATIENCE, Server, metric, until, until_pending  # noqa: E402
 from redis_servers import RedisServer  # noqa: E402
 
 
@@ -345,7 +345,7 @@ def judge_waits(stage, history):
     for server in stage.servers:
         if crowd.found:
             break
-        held(server, 0)
+        until_pending(server, 0)
         if "max" in limit:
             until(lambda server=server: server.get("/v1/peek/a?key=k").json["remaining"] == limit["max"],
                   "all places to be free")
