@@ -72,3 +72,23 @@ def test_a_shared_name_is_found():
     own = "static int take(void)\n{\n\treturn 1;\n}\n"
     assert shared_names({"a.c": own, "b.c": own, "c.c": own, "d.c": own.replace("take", "take_one")}) == {
         "take": ["a.c", "b.c", "c.c"]}
+
+
+def head(text):
+    """The first sentence of the comment that a file begins with."""
+    match = re.match(r"\s*/\*(.*?)\*/", text, re.S)
+    words = " ".join(re.sub(r"^[ \t]*\*+ ?", "", match[1], flags=re.M).split()) if match else ""
+    return re.split(r"(?<=[.:;])\s(?=[A-Z])", re.sub(r"^[\w.]+: ", "", words))[0]
+
+
+def test_each_file_says_what_it_is_for():
+    """A header, and a .c file without a header of its own, begins with a sentence about the file."""
+    silent = [house.where(path) for path in house.FILES
+              if (path.suffix == ".h" or not path.with_suffix(".h").exists())
+              and len(head(path.read_text()).split()) < 3]
+    assert silent == []
+
+
+def test_a_head_is_found():
+    assert head("/*\n * a.h: reads it all. Then some.\n */\n") == "reads it all."
+    assert head("#ifndef A_H\n/* no head */\n") == ""

@@ -1,3 +1,7 @@
+/*
+ * read_listen.c: parses and prints an address of `listen:`, as text or as a mapping of a Unix
+ * socket's `path`, `mode`, `owner` and `group`.
+ */
 #include "base/error.h"
 #include "base/network/endpoint.h"
 #include "readers/yaml/read.h"

@@ -1,4 +1,4 @@
-/* read_tls.c: parses `tls:`. The files are read by whoever uses them. */
+/* read_tls.c: parses `tls:`, the certificates and rules of TLS. The files are read by whoever uses them. */
 #include <string.h>
 
 #include "readers/yaml/read.h"

@@ -1,6 +1,6 @@
 /*
- * read_user.c: parses `users:`. No message shows a secret, not even one that is no hash: it may be
- * a password.
+ * read_user.c: parses `users:`, a list of users, their proofs and permissions. No message shows a
+ * secret, not even one that is no hash: it may be a password.
  */
 #include <string.h>
 

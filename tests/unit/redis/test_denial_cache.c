@@ -287,9 +287,9 @@ static void compare_turn(struct scene *s, const struct one *ones, size_t n, uint
 {
 	for (size_t i = 0; i < n; i++) {
 		struct one alone;
-		char key[64];
+		char key[sizeof alone.key];
 
-		snprintf(key, sizeof key, "alone %s", ones[i].key);
+		snprintf(key, sizeof key, "alone %.40s", ones[i].key);
 		make(s, &alone, key, ones[i].operation.step.call.cost);
 		alone.operation.step.call = ones[i].operation.step.call;
 		/* The cached denial is not used either. */
