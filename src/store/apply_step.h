@@ -124,7 +124,7 @@ static inline uint64_t memory_apply(struct memory *store, const struct algo_limi
 		unsigned generation = cell_generation(observed.value);
 		struct algo_state state;
 
-		if (generation != limit->generation && (state.until_ns != 0 || observed.cell)) {
+		if (observed.cell && __builtin_expect(generation != limit->generation, 0)) {
 			uint64_t until_ns;
 
 			/* Written by earlier parameters, or by later ones that took over just now. */
