@@ -78,8 +78,7 @@ void map_remove(struct map *map, void *value);
  */
 void *map_next(const struct map *map, size_t *at);
 
-/* The first member of a value whose key is a text. Of such values only the newest may be removed.
- */
+/* The first member of a value whose key is a text. Only the value added last may be removed. */
 struct map_text {
 	uint64_t hash; /* larger by 1 or more if other texts have the same hash */
 	struct slice text;

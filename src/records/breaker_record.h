@@ -36,10 +36,10 @@
  * has no space. They are stored before the phase changes from open. The sleep cell says when that
  * open phase began, so a call that stalls and writes later changes nothing.
  *
- * *Quiescence.* A key is quiescent from a time on and for a span if its phase is closed, its window
- * has the minimum of calls and does not trip, no part begins or ends, and no in-flight entry times
- * out. Then neither time alone nor a successful call changes the phase, so that a call reads only a
- * few cells.
+ * *Quiescence.* A key is quiescent from a time on and for a span if its phase is closed, and its
+ * window has the minimum of calls and does not trip. In that span no part begins or ends, and no
+ * in-flight entry times out. Then neither time alone nor a successful call changes the phase, so
+ * that a call reads only a few cells.
  *
  * *Layout.* A reload that changes max_concurrent gives the cells of a record another meaning,
  * except the window of the first stripe. Each cell therefore says what it is: a bit tells in-flight
@@ -89,8 +89,8 @@ struct breaker_list {
 
 /*
  * The expired permits that a read has found. Such a read expires in-flight entries that have timed
- * out, and adds up the permits that count in the snapshot's phase by the part of the window in
- * which they timed out, the part of now first. It lists all other entries, unless `list` is NULL.
+ * out. It adds up the permits that count in the snapshot's phase, by the part of the window in
+ * which they timed out, the current part first. It lists all other entries, unless `list` is NULL.
  */
 struct breaker_expiry {
 	uint64_t lost, lost_in[BREAKER_PARTS_MAX + 2];

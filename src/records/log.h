@@ -18,10 +18,10 @@
  *   power of 4 that is not more.
  * - lead: an entry ends `lead` nanoseconds before its `until`. No two entries of a key have the
  *   same `until`, so it names one entry, and no header value comes back. In 4 bits a lead is 0, a
- *   power of two up to 2^12, or a code: the header ends when the entry before it does, or when the
- *   cell at its own index does, which may be a note that is GONE. Names are chosen so that one of
- *   these fits. Only where more names are given out at one instant than a lead can tell apart,
- *   entries end later than they should, by microseconds at most.
+ *   power of two up to 2^12, or a code. By a code the header ends when the entry before it does, or
+ *   when the cell at its own index does, which may be a note that is GONE. Names are chosen so that
+ *   one of these fits. Only where more names are given out at one instant than a lead can tell
+ * apart, entries end later than they should, by microseconds at most.
  *
  * FIRST marks an entry before which nothing is read; no span reaches over it. A header of cost 0
  * was refunded or is a reset, and the cell at its index is free.
@@ -51,10 +51,10 @@ static inline struct log_header log_header(unsigned record_cells, uint32_t word)
 }
 
 /*
- * Bits of an entry's generation. GONE: the entry is refunded. MOVING: it moves to the index before
- * it, whose entry is GONE. Both bits are PART: only some units of the entry are refunded, which its
- * span says, or its lead in a record that is not narrow. The entry that comes next takes over the
- * rest.
+ * Bits of an entry's generation. GONE says that the entry is refunded, MOVING that it moves to the
+ * index before it, whose entry is GONE. Both bits are PART: only some units of the entry are
+ * refunded, which its span says, or its lead in a record that is not narrow. The entry that comes
+ * next takes over the rest.
  */
 enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 };
 

@@ -132,7 +132,7 @@ enum record_want {
 /* How far a call has come in the record of a log, for its next step under the same header. */
 struct log_progress {
 	uint64_t at;   /* the time for which the record was read */
-	uint16_t live; /* entries that were live then; 0: the next step reads the record anew */
+	uint16_t live; /* entries that were live then; if 0, the next step reads the record anew */
 	uint16_t back; /* how many entries before the header's the step continues */
 	uint16_t use;  /* units in use, while the oldest entries are expired */
 	uint16_t next; /* the kind of the next step: enum log_next */

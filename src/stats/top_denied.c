@@ -1,13 +1,14 @@
 /*
- * top_denied.c: Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient computation of frequent
- * and top-k elements in data streams", 2005).
+ * top_denied.c: counts the pairs of limit and key that are denied most, by Space-Saving (Metwally,
+ * Agrawal and El Abbadi, "Efficient computation of frequent and top-k elements in data streams",
+ * 2005).
  *
  * A pair that has a counter adds to it. Another pair takes over the smallest counter with its
  * count, by which it may then be too high: its error. Counters start at zero without a pair, so
- * a newcomer always takes one over. The counts of a loop add up to its denials, hence the
- * smallest is at most W/m, and a pair without a counter was denied no more often than that.
- * Halving all counts at once changes neither their order nor these bounds, but for rounding: 1/2
- * + 1/4 + ..., less than one denial.
+ * a newcomer always takes one over. The counts of a loop add up to
+ * its W denials, hence the smallest of m counters is at most W/m. A pair without a counter was
+ * denied no more often than that. Halving all counts at once changes neither their order nor these
+ * bounds, but for rounding: 1/2 + 1/4 + ..., less than one denial.
  *
  * A hand that goes round the counters finds the smallest. It passes all those with the least
  * count before that count has to be found anew. In a flood of newcomers most of them have it.
@@ -34,7 +35,7 @@ struct name {
 	char key[TOP_KEY_MAX];
 };
 
-/* Counters by their parts: searching them touches few cache lines. */
+/* The counters of one event loop, an array for each field: a search touches few cache lines. */
 struct loop {
 	alignas(64) pthread_mutex_t mutex;
 	uint64_t period; /* the half-life up to which the counts have faded */
@@ -165,7 +166,7 @@ void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *
 	pthread_mutex_unlock(&loop->mutex);
 }
 
-/* The lines of a list. */
+/* A pair and its counts, as copied from the counters. */
 struct entry {
 	uint64_t hash;
 	int64_t denied, error;
@@ -206,7 +207,7 @@ static int by_denied(const void *left, const void *right)
 	return order ? order : memcmp(a->name.key, b->name.key, TOP_KEY_MAX);
 }
 
-/* One entry for each hash; returns how many. */
+/* Adds up the entries of each hash in one. Returns how many remain. */
 static size_t merge(struct entry *entries, size_t n)
 {
 	size_t kept = 0;
@@ -223,7 +224,7 @@ static size_t merge(struct entry *entries, size_t n)
 	return kept;
 }
 
-/* `floor`: the sum of the smallest counts that copy_loop took off. */
+/* Makes the entry to show; `floor` is the sum of the smallest counts that copy_loop subtracted. */
 static struct top_entry entry_shown(const struct entry *entry, int64_t floor, struct arena *arena)
 {
 	const struct name *name = &entry->name;

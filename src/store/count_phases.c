@@ -5,7 +5,7 @@
 #include "store/memory.h"
 #include "store/store.h"
 
-/* Of a larger table this number of sets is counted; the hash spreads keys evenly over sets. */
+/* A larger table is counted by this number of its sets: the hash spreads keys evenly over sets. */
 #define SETS_MAX UINT64_C(16384)
 
 /* Only a header that is HELD is of a key whose phase is not closed, so hardly any record is read.

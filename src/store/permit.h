@@ -1,11 +1,11 @@
 /*
  * permit.h: records outstanding permits, so that each can be redeemed once: released or refunded.
  *
- * An outstanding permit has a cell in the table of one-word states, like a key. Of several threads
- * that redeem it, the one whose swap empties the cell gives back what the permit has taken. If the
- * cell was evicted, or the process dies right after the swap, nothing is given back, which is safe:
- * no limit grants too much. Permits of concurrency limits have an entry in the limit's own table,
- * and need no cell.
+ * An outstanding permit has a cell in the table of one-word states, like a key. If several
+ * threads redeem it, the one whose swap empties the cell gives back what the permit has taken. If
+ * the cell was evicted, or the process dies right after the swap, nothing is given back, which is
+ * safe: no limit grants too much. Permits of concurrency limits have an entry in the limit's own
+ * table, and need no cell.
  *
  * A permit may be outstanding after its expiry. The caller must check whether its use still counts.
  */

@@ -3,11 +3,11 @@
  *
  * An id is half of a keyed hash of a counter. Each thread has a key of its own, which it draws from
  * the system once, so an id costs no system call, and threads do not meet. A child of a fork must
- * not go on with its parent's key: a page that the system empties in children has a mark, and a key
- * serves as long as the mark is the one that it was drawn under.
+ * not go on with its parent's key. A page that the system empties in children has a mark, and a key
+ * is valid only while the mark is the one under which it was drawn.
  *
- * The two highest bits are the thread's stripe instead, in which neighbours differ: what is counted
- * in stripes (records/breaker_record.h) is counted in that of the permit.
+ * The two highest bits are the thread's stripe instead, in which neighbours differ. Counts that
+ * are kept by stripe (records/breaker_record.h) go to the stripe of the permit.
  */
 #include <string.h>
 #include <unistd.h>

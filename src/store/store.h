@@ -72,8 +72,8 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
  * Sets limit->generation, by which a bucket's states name the parameters that wrote them.
  * Parameters that are in use already keep their generation; others get a new one. A limit has at
  * most CELL_GENERATIONS: a further one replaces an older one, and live states of that one are then
- * read under the wrong parameters (docs/design/parameter-changes.md). Limits other than buckets have no
- * generation.
+ * read under the wrong parameters (docs/design/parameter-changes.md). Limits other than buckets
+ * have no generation.
  */
 void store_assign_generation(struct store *store, struct algo_limit *limit);
 
@@ -203,7 +203,7 @@ struct store_operation {
 	bool anew;     /* this request has charged the key, so the denial cache must not answer */
 	void (*done)(struct store_operation *operation);
 	/* The results, set before `done` is called: */
-	int status; /* 0, or an error. ESTORE: the store was away, and took something or not */
+	int status;    /* 0, or an error; after ESTORE the step may have been applied or not */
 	bool withheld; /* not applied, because another of an atomic list was denied */
 	bool unasked;  /* with `withheld`: it is not known whether it would have been granted */
 	struct algo_decision outcome;
@@ -224,7 +224,7 @@ int store_keyless_open(struct store_keyless *alone, const struct algo_limit *lim
 void store_keyless_close(struct store_keyless *alone);
 /** As store_try. */
 bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
-                     struct algo_decision *out, uint64_t *until_ns);
+                       struct algo_decision *out, uint64_t *until_ns);
 /**
  * Fast paths of a limit that gives permits and gets reports, such as a breaker: an acquire of a
  * permit with this id, and a report. The acquire returns the expiry of the permit, or STORE_DENIED.
@@ -232,11 +232,11 @@ bool store_keyless_try(struct store_keyless *alone, const struct store_step *ste
  */
 #define STORE_DENIED 1 /* not the expiry of any permit */
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
-                                uint64_t id, uint64_t now_ns, struct algo_decision *out);
+                                  uint64_t id, uint64_t now_ns, struct algo_decision *out);
 bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
                               const struct breaker_report *report, uint64_t now_ns);
 /** As store_run. */
 uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
-                         struct algo_decision *out);
+                           struct algo_decision *out);
 
 #endif

@@ -100,8 +100,8 @@ static struct observed_cell pop_soonest_candidate(const struct table *table,
 
 /*
  * Step 1, if no cell is expired and an eviction policy weighs states. Weighing may read other
- * memory, so candidates are weighed from the soonest expiry on, and the first of weight 0 or 1 is
- * chosen: in a flood of new keys that is one of the first.
+ * memory. Candidates are therefore weighed from the soonest expiry on, and the first of weight 0 or
+ * 1 is chosen: in a flood of new keys that is one of the first.
  */
 static struct observed_cell choose_lightest(const struct table *table,
                                             const struct table_position *position, uint64_t now_ns,

@@ -15,9 +15,9 @@ enum wait_position {
 };
 
 /**
- * How long a request may wait for a key of the limit if its caller would wait `asked_ns`
- * (0 if the caller did not say, WEIR_ZERO for no wait). 0 for paced limits: their requests
- * get a turn at once, and wait for that.
+ * How long a request may wait for a key of the limit if its caller would wait `asked_ns`: 0 stands
+ * for the default, WEIR_ZERO for no wait. Returns 0 for paced limits, whose requests get a turn at
+ * once, and wait for that.
  */
 uint64_t wait_patience_ns(const struct algo_limit *limit, uint64_t asked_ns);
 

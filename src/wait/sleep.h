@@ -14,8 +14,8 @@ struct wait {
 	const struct clock *clock;
 	struct waitlist **list; /* the first thread that has to wait makes it */
 	/*
-	 * Decides now, for a caller that would wait `max_wait_ns` (as in struct algo_call). False:
-	 * the thread has to wait for the key `hash` of `limit`, which the call sets.
+	 * Decides now, for a caller that would wait `max_wait_ns` (as in struct algo_call).
+	 * Returns false if the thread has to wait for the key `hash` of `limit`, which the call sets.
 	 */
 	bool (*decide)(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
 	               struct moment at, struct weir_decision *decision);

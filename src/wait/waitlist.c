@@ -73,7 +73,7 @@ static struct waiter **find(struct bucket *bucket, uint64_t hash)
 	return link;
 }
 
-/* The same of one class, in the queue at `link`. */
+/* The link to the class of a priority in the queue at `link`, or to where it would be. */
 static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned priority)
 {
 	while (*link && (*link)->hash == hash && (*link)->priority != priority)
@@ -81,10 +81,10 @@ static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned 
 	return link;
 }
 
-/* A queue, class by class. */
+/* A key's queue: its waiters in classes, one for each priority. */
 struct queue {
-	struct waiter *first;  /* that came first; NULL if there is none */
-	struct waiter *lowest; /* the class of the lowest priority, by its first; NULL likewise */
+	struct waiter *first;  /* came first; NULL if the queue is empty */
+	struct waiter *lowest; /* the first of the class of the lowest priority, or NULL */
 	size_t count;
 };
 
@@ -126,7 +126,7 @@ static void add(struct waiter **class, struct waiter *waiter, uint64_t hash)
 	}
 }
 
-/* The second waiter of a class, if there is one, takes the place of the first. */
+/* Removes the first waiter of a class; the second, if any, takes its place. */
 static void follow(struct waiter **class, struct waiter *first)
 {
 	struct waiter *next = first->next;
@@ -139,7 +139,7 @@ static void follow(struct waiter **class, struct waiter *first)
 	hang(class, next ? next : first->next_class);
 }
 
-/* Wakes the waiter that becomes the first of all. */
+/* Removes a waiter, and wakes the one that becomes the first of its queue. */
 static void take_out(struct waitlist *list, struct waiter **link, struct waiter *waiter)
 {
 	bool was_first = look(*link, waiter->hash).first == waiter;
@@ -158,7 +158,7 @@ static void take_out(struct waitlist *list, struct waiter **link, struct waiter 
 		first->wake(first);
 }
 
-/* The newest of the lowest class, if that is below `priority`. */
+/* Drops the newest waiter of the lowest class, if that is below `priority`. */
 static bool drop(struct waitlist *list, struct waiter **link, const struct queue *queue,
                  unsigned priority)
 {
@@ -230,7 +230,7 @@ void waitlist_wake_slow(struct waitlist *list, uint64_t hash)
 	pthread_mutex_unlock(&bucket->lock);
 }
 
-/* The first of each queue. */
+/* Wakes the first of each queue. */
 static void wake_bucket(struct bucket *bucket)
 {
 	struct waiter *class = bucket->first;

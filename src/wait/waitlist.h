@@ -1,12 +1,12 @@
 /*
  * waitlist.h: queues requests that wait for a key, first come, first served.
  *
- * The requests that wait for one key form a queue, and only the first of it tries to
- * acquire. It does so at the time that its denial named, and when another request has given
- * something back. The owner of a waiter decides how it sleeps. So many waiters
- * cost one attempt per grant, and the queue of one key never delays another key.
+ * The requests that wait for one key form a queue, and only its first tries to acquire. It does so
+ * at the time that its denial named, and when another request has given something back. Many
+ * waiters therefore cost one attempt per grant, and the queue of one key never delays another key.
+ * The owner of a waiter decides how it sleeps.
  *
- * A queue that has no room drops the newest of its lowest priority for a waiter of a higher one.
+ * A full queue drops the newest of its lowest priority for a waiter of a higher one.
  * Otherwise a priority makes no difference: it is first come, first served among all.
  *
  * A waitlist allocates nothing: its owner provides the memory of a waiter, and the first
@@ -26,18 +26,18 @@
 struct waiter {
 	uint64_t hash;
 	/*
-	 * Tells the waiter that it is the first now, or should try again as the first; or that it was
-	 * dropped, and will not be woken again. Any thread may call it, under a lock: it must not call
+	 * Wakes the waiter: it is the first now, or should try again as the first; or it was dropped,
+	 * and will not be woken again. Any thread may call it, under a lock: it must not call
 	 * the waitlist, nor wait for a thread that does.
 	 */
 	void (*wake)(struct waiter *waiter);
 	uint8_t priority; /* from 0, the highest */
-	/* The waitlist's own, like all fields below. */
+	/* This field and all below are set by the waitlist alone. */
 	bool is_dropped; /* `wake` may read it */
 	uint64_t number; /* in the order of arrival */
-	/* Among those of its key and priority, a class; the first's previous is the last. */
+	/* Links in its class, the waiters of its key and priority. The first's previous is the last. */
 	struct waiter *next, *previous;
-	struct waiter *next_class; /* of the first of a class, as is the count */
+	struct waiter *next_class; /* set in the first of a class, like `count` */
 	size_t count;
 };
 
@@ -64,16 +64,16 @@ struct waitlist *waitlist_get_or_make(struct waitlist **place);
 void waitlist_close(struct waitlist *list);
 
 /**
- * Adds the waiter to the end of its key's queue, if that has less than `max`, or else drops
- * another. A waiter that becomes the first tries again at once: nobody tells it what was given
- * back before.
+ * Adds the waiter to the end of its key's queue, if that has less than `max`, or drops another
+ * for it. A waiter that becomes the first must try again at once: it is not woken for what was
+ * given back before.
  */
 enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max);
 
 /** Removes a waiter that has joined, or was dropped. It is not woken any more when this returns. */
 void waitlist_leave(struct waitlist *list, struct waiter *waiter);
 
-/** How many wait, for any key. */
+/** How many requests wait, for all keys together. */
 size_t waitlist_count(const struct waitlist *list);
 
 bool waitlist_has_slow(struct waitlist *list, uint64_t hash);

@@ -8,7 +8,7 @@
 
 #define REPLACEMENT 0xfffd
 
-/* Reads "uXXXX" off *rest. False if it begins otherwise; *rest stays then. */
+/* Reads "uXXXX" off *rest. Returns false and leaves *rest if it begins otherwise. */
 static bool read_unit(struct slice *rest, unsigned *out)
 {
 	struct slice text = *rest;
@@ -62,7 +62,7 @@ static size_t skip_digits(struct slice text, size_t from)
 	return from;
 }
 
-/* JSON has no leading zeros and no plus, and a digit round each point. */
+/* The length of a number, or 0 for leading zeros, a plus, or no digit on one side of a point. */
 static size_t number_len(struct slice text)
 {
 	size_t first = text.len > 0 && text.data[0] == '-', end = skip_digits(text, first), more;
@@ -175,7 +175,7 @@ bool json_more(struct json *json, char close)
 	                                    : "a comma or the end of the list");
 }
 
-/* The first quote, backslash or control character, eight bytes at a time; or the end. */
+/* Finds the first quote, backslash or control character, or the end, by eight bytes at a time. */
 static const char *plain_end(const char *p, const char *end)
 {
 	const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
@@ -200,7 +200,7 @@ static const char *plain_end(const char *p, const char *end)
 	return p;
 }
 
-/* Behind the backslash. */
+/* Skips an escape, from behind its backslash. */
 static bool skip_escape(struct json *json)
 {
 	struct slice rest = json_rest(json);
@@ -215,7 +215,7 @@ static bool skip_escape(struct json *json)
 	return true;
 }
 
-/* From behind the quote on. */
+/* Reads a text, from behind its opening quote. */
 static bool read_text(struct json *json, struct slice *text)
 {
 	const char *from = json->at;
@@ -274,7 +274,7 @@ bool json_word(struct json *json, struct slice *word)
 	return true;
 }
 
-/* A value that is neither an object nor a list. */
+/* Skips a value that is neither an object nor a list. */
 static bool skip_scalar(struct json *json)
 {
 	struct slice ignored;

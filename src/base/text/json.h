@@ -21,7 +21,7 @@
 
 struct json {
 	const char *at, *end; /* what is not read yet; after a failure where it is */
-	const char *expected; /* NULL: no failure yet; else what should stand at `at` */
+	const char *expected; /* NULL before a failure; after it, what should stand at `at` */
 	size_t members;       /* of the object or list that json_skip went through last */
 	bool halves;          /* one half of a pair of \uXXXX stands for U+FFFD */
 	bool escaped;         /* the text or name that was read last has escapes */
@@ -40,7 +40,7 @@ static inline struct slice json_rest(const struct json *json)
 /** Says what should stand where the reader is. Returns false. */
 bool json_fail(struct json *json, const char *expected);
 
-/** The next character behind blanks, which stays; 0: the end. */
+/** Skips blanks. Returns the next character, which is not skipped, or '\0' at the end. */
 static inline char json_peek(struct json *json)
 {
 	while (json->at < json->end && *json->at <= ' ' &&

@@ -22,7 +22,7 @@ static bool is_digit(const struct cursor *c)
 	return c->at < c->end && (unsigned char)(*c->at - '0') <= 9;
 }
 
-/* Exactly `digits` of them, as a number from `min` to `max`. */
+/* Reads exactly `digits` digits, as a number from `min` to `max`. */
 static bool take_number(struct cursor *c, int digits, int min, int max, int *out)
 {
 	int value = 0;
@@ -36,7 +36,7 @@ static bool take_number(struct cursor *c, int digits, int min, int max, int *out
 	return value >= min && value <= max;
 }
 
-/* ".25" or nothing; all digits are read, nine count. */
+/* Reads ".25" or nothing. All digits are read; the first nine count. */
 static bool take_fraction(struct cursor *c, uint64_t *ns)
 {
 	uint64_t unit = NS_PER_S;
@@ -53,7 +53,7 @@ static bool take_fraction(struct cursor *c, uint64_t *ns)
 	return true;
 }
 
-/* "+0530" or "+05:30". */
+/* Reads "+0530" or "+05:30". */
 static bool take_offset(struct cursor *c, int *seconds)
 {
 	bool west = take(c, '-');
@@ -70,7 +70,7 @@ static bool take_offset(struct cursor *c, int *seconds)
 	return true;
 }
 
-/* "22:13:20"; a leap second is the one before it, again. */
+/* Reads "22:13:20". A leap second counts as the second before it. */
 static bool take_clock(struct cursor *c, int *seconds)
 {
 	int h, m, s;
@@ -82,7 +82,7 @@ static bool take_clock(struct cursor *c, int *seconds)
 	return true;
 }
 
-/* False for a day that does not exist, too. */
+/* Returns false for a day that does not exist, and for a time out of range. */
 static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, uint64_t *out_ns)
 {
 	int64_t days = civil_days(date->year, date->month, date->day);
@@ -116,7 +116,7 @@ static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
 	return c.at == c.end && to_ns(&date, of_day - offset, fraction, out_ns);
 }
 
-/* "e9", "E-05" or nothing. */
+/* Reads "e9", "E-05" or nothing. */
 static bool take_exponent(struct cursor *c, int *out)
 {
 	bool minus;
@@ -138,7 +138,7 @@ static bool take_exponent(struct cursor *c, int *out)
 	return true;
 }
 
-/* All digits make one number; where the point and the exponent put it is known at its end. */
+/* Reads all digits as one number, and scales it by the point and the exponent at the end. */
 static bool parse_seconds(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
@@ -172,7 +172,8 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	return value <= TIMESTAMP_MAX_NS;
 }
 
-/* The short form that most logs have, at a sixth of the cost: few digits, at most one point. */
+/* Reads the short form that most logs have, at a sixth of the cost: few digits, one point at most.
+ */
 static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 {
 	static const uint64_t units[] = {1000000000, 100000000, 10000000, 1000000, 100000,
@@ -200,9 +201,9 @@ static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 	return true;
 }
 
-/* A date's fourth byte is a digit: not so in 170e-2. */
 bool timestamp_parse(struct slice text, uint64_t *out_ns)
 {
+	/* The fourth byte is a digit in 2025-, but not in 170e-2. */
 	bool is_date = text.len > 4 && text.data[4] == '-' && text.data[3] <= '9';
 
 	if (is_date)

@@ -102,8 +102,7 @@ static int read_block(struct reader *reader, size_t time_size, struct block *out
 	return WEIR_OK;
 }
 
-/* From here to read_footer: the newline behind the text stops every reader, so none looks for an
- * end. */
+/* From here to read_footer, functions need no end of the text: none reads past its newline. */
 
 static bool take(const char **text, char c)
 {
@@ -113,7 +112,7 @@ static bool take(const char **text, char c)
 	return true;
 }
 
-/* Up to three digits. */
+/* Reads a number of up to three digits. */
 static bool take_number(const char **text, int min, int max, int *out)
 {
 	const char *p = *text;
@@ -143,7 +142,7 @@ static bool take_time(const char **text, int max_hours, int32_t *out)
 	return true;
 }
 
-/* The abbreviation; it is skipped. */
+/* Skips the abbreviation of a time zone. */
 static bool take_name(const char **text)
 {
 	bool quoted = take(text, '<');
@@ -194,7 +193,7 @@ static bool take_rule(const char **text, struct rule *rule)
 	       take_day(text, &rule->end);
 }
 
-/* The line behind the data, which may be empty. */
+/* Reads the line behind the data, which may be empty. */
 static int read_footer(struct reader *reader, struct rule *rule)
 {
 	const char *text;
@@ -212,7 +211,7 @@ static int read_footer(struct reader *reader, struct rule *rule)
 	return WEIR_OK;
 }
 
-/* Unix time of the change in `year`, from clocks that are `offset_s` ahead. */
+/* The Unix time of the change in `year`, before which clocks are `offset_s` ahead of UTC. */
 static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t offset_s)
 {
 	int64_t n = civil_days(year, 1, 1) + day->day;
@@ -227,7 +226,8 @@ static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t of
 	return n * DAY_S + day->time_s - offset_s;
 }
 
-/* If two changes share an instant, the later one counts. A change before the last span is void. */
+/* Adds a span. If two begin at one instant, the later one counts. One before the last is ignored.
+ */
 static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 {
 	if (start_s < zone->spans[zone->n - 1].start_s)

@@ -88,7 +88,7 @@ int zone_open(const char *name, struct zone **out, struct weir_error *error)
 	int status = open_named(name, out, error);
 
 	if (status == WEIR_OK)
-		snprintf((*out)->name, sizeof (*out)->name, "%s", name);
+		snprintf((*out)->name, sizeof(*out)->name, "%s", name);
 	return status;
 }
 
@@ -115,7 +115,7 @@ static int64_t folded(const struct zone *zone, int64_t unix_s)
 	return ((unix_s - zone->fold_s) / CYCLE_S + 1) * CYCLE_S;
 }
 
-/* The span that holds `unix_s`, which is folded. */
+/* The index of the span that holds `unix_s`, from which folded() was subtracted. */
 static size_t span_at(const struct zone *zone, int64_t unix_s)
 {
 	size_t low = 0, high = zone->n;

@@ -3,9 +3,9 @@
  * change until the decision stands.
  *
  * Only the header decides. A cell of the record is written after a check that the header is still
- * the one that the step has read. docs/design/wide-states.md says which values a thread that stalls
- * between the two may leave, and why they do no harm. A decision that changes nothing stands if the
- * header is unchanged after the record was read.
+ * the one that the step has read. Which values a thread that stalls between the two may leave, and
+ * why they do no harm, is in docs/design/wide-states.md. A decision that changes nothing stands if
+ * the header is unchanged after the record was read.
  */
 #include "store/wide/wide.h"
 
@@ -304,7 +304,7 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 
 /*
  * Prefetches the pages of the records of a set. Only the header says which record and index are
- * needed, but the records of a set are on a few pages, and a walk through the page tables takes
+ * needed. But the records of a set are on a few pages, and a walk through the page tables takes
  * longer than the cache line after it. The walk then runs while the header is being loaded.
  */
 void wide_touch_records(const struct wide_table *wide, uint64_t hash)

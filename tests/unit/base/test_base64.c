@@ -1,4 +1,4 @@
-/* Base64, by the vectors of RFC 4648 and what is no Base64. */
+/* Base64, by the vectors of RFC 4648 and by texts that are no Base64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -27,7 +27,7 @@ static void a_terminal_is_shown_no_control_characters(void **state)
 	    {SLICE("\x9b"
 	           "2J \xff\xc3"),
 	     "\\x9b2J \\xff\\xc3"},
-	    /* What changes the direction of the text, and the neighbours of that. */
+	    /* Characters that change the direction of the text, and their neighbours. */
 	    {SLICE("\xe2\x80\xae"
 	           "exe\xe2\x80\xac \xe2\x81\xa6x\xe2\x81\xa9"),
 	     "\\xe2\\x80\\xaeexe\\xe2\\x80\\xac \\xe2\\x81\\xa6x\\xe2\\x81\\xa9"},

@@ -81,7 +81,7 @@ static void test_a_word_ends_where_json_ends_it(void **state)
 {
 	static const struct {
 		const char *text;
-		size_t len; /* 0: it is none */
+		size_t len; /* 0 if `text` is refused */
 	} table[] = {
 	    {"0", 1},    {"-0,", 2},  {"10.25]", 5}, {"1e5 ", 3}, {"1E-07", 5}, {"12a", 0},
 	    {"true", 4}, {"nullx", 0}, {"falsE", 0},  {"", 0},     {"-", 0},     {"+1", 0},
@@ -102,7 +102,7 @@ static void test_what_is_no_json_is_refused_where_it_is_wrong(void **state)
 {
 	static const struct {
 		const char *text;
-		unsigned line, column; /* 0: it is JSON */
+		unsigned line, column; /* 0 if `text` is JSON */
 		const char *expected;
 	} table[] = {
 	    {"{}", 0, 0, ""},

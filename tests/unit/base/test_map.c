@@ -45,7 +45,7 @@ static void the_key_0_is_one_of_the_keys(void **state)
 	map_free(&map);
 }
 
-/* Of a full map, and of one that can't grow; each has what it had. */
+/* A full map, and a map that can't grow, still have all their values. */
 static void a_value_more_than_there_is_room_for_is_refused(void **state)
 {
 	struct map map = MAP_OF(struct value, 100);

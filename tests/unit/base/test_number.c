@@ -43,7 +43,7 @@ static void shares_are_read_exactly_and_written_back_as_short_as_they_can_be(voi
 	static const struct {
 		const char *text;
 		double share;
-		const char *shown; /* NULL: refused */
+		const char *shown; /* NULL if `text` is refused */
 	} cases[] = {
 	    {"0", 0, "0"}, {"0.0", 0, "0"}, {"1", 1, "1"}, {"1.000", 1, "1"},
 	    {"0.1", 0.1, "0.1"}, {"0.001", 0.001, "0.001"}, {"0.30000000000000004", 0.1 + 0.2, "0.30000000000000004"},

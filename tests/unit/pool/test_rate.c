@@ -1,4 +1,4 @@
-/* A fixed rate, in real time: what is asserted holds however busy the machine is. */
+/* A fixed rate, in real time. The assertions hold however busy the machine is. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +113,7 @@ static void test_tasks_longer_than_a_turn_run_beside_each_other(void **context)
 	pthread_barrier_destroy(&barrier);
 }
 
-/* The 100 ms before the worker is free again are caught up, whoever comes meanwhile. */
+/* The 100 ms before the worker is free again are caught up, even if others come meanwhile. */
 static void test_turns_that_nobody_took_for_longer_are_lost_and_counted(void **context)
 {
 	weir_pool *pool = open_pool((struct weir_pool_options){.workers = 1, .rate = {1000}});

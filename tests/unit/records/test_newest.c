@@ -64,7 +64,7 @@ static int later_first(const void *a, const void *b)
 	return (one < other) - (one > other);
 }
 
-/* Of a first pass that has prepared for up to `most`. */
+/* Searches after a first pass that has prepared for up to `most`. */
 static void search_of(size_t count, uint64_t most, uint64_t n)
 {
 	struct newest newest;

@@ -353,7 +353,7 @@ static void a_clock_set_back_by_years_neither_frees_nor_locks_a_key(void **unuse
 			admitted(1, NOW + j * NS_PER_S / 10);
 		assert_true(call_until(ALGO_PEEK, 1, 0, back, 0)); /* it writes nothing */
 		assert_int_equal(state.out.remaining, 0);
-		/* denied for a period, however far the clock went and whoever asks meanwhile */
+		/* denied for a period, however far the clock went, and even if others ask meanwhile */
 		for (unsigned j = 0; j < 10; j++)
 			assert_false(call(ALGO_ACQUIRE, 1, back + j * NS_PER_S / 10));
 		assert_int_equal(admitted(20, back + NS_PER_S), 10);

@@ -2,8 +2,8 @@
  * every_call.h: makes each call of the library on full keys, for all algorithms.
  *
  * The algorithms come from their list, with the greatest numbers that their parameters allow, and a
- * key has as many permits as possible. test_bounded.c counts the cache lines that a call touches,
- * and bench/dearest.c takes its time.
+ * key has as many permits as possible. The cache lines that a call touches are counted by
+ * test_bounded.c, and its time is taken by bench/dearest.c.
  */
 #ifndef EVERY_CALL_H
 #define EVERY_CALL_H

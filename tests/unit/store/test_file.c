@@ -1,4 +1,4 @@
-/* A table in a file: what is refused, what is kept, and processes that meet in it. */
+/* A table in a file: which files are refused, which states last, and how processes share it. */
 #include <linux/magic.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -240,7 +240,7 @@ static void a_section_that_was_not_finished_is_made_anew(void **state)
 	}
 }
 
-/* What anybody could have put there, or could change meanwhile. */
+/* Anybody could have put such a file there, or could change it meanwhile. */
 static void a_file_that_others_could_write_is_refused_and_left_as_it_is(void **state)
 {
 	static const struct {
@@ -401,7 +401,7 @@ static void a_child_of_a_fork_makes_claims_of_its_own(void **state)
 	weir_limit_close(limit);
 }
 
-/* Kilobytes of our mapping of the file that are not on its disk; -1: not known. */
+/* Kilobytes of our mapping of the file that are not on its disk, or -1 if unknown. */
 static long dirty_kb(const weir_table *table)
 {
 	FILE *maps = fopen("/proc/self/smaps", "r");
@@ -460,7 +460,7 @@ static void a_clock_never_goes_back(void **state)
 	for (int boots = 0; boots < 2; boots++) {
 		struct cell clock = memory_of(table->store)->table.header->clock;
 
-		/* What a wall an hour ahead would have left. */
+		/* As if a wall clock an hour ahead had been here. */
 		clock.high += hour;
 		weir_table_close(table);
 		change(offsetof(struct table_header, clock), &clock, sizeof clock);
@@ -497,7 +497,7 @@ FILE *__wrap_fopen64(const char *name, const char *mode)
 	return hidden ? NULL : __real_fopen64(name, mode);
 }
 
-/* As a sandbox may hide it. Whoever comes later still has the clock of those that were first. */
+/* As a sandbox may hide it. A later process still has the clock of those that were first. */
 static void who_does_not_know_the_boot_leaves_the_clock_to_those_that_do(void **state)
 {
 	weir_table *first = open_with(1000, NULL), *second;

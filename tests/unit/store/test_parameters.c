@@ -1,6 +1,6 @@
 /*
  * A bucket whose parameters change: its use leaks by the old rate until the change, and by the new
- * rate from then on, whoever asks and however often.
+ * rate from then on, no matter who asks, and how often.
  *
  * A store notes the change at the time of its own clock, so each test reads that clock before and
  * after, and asks at times from then on. No test waits.
@@ -189,7 +189,7 @@ static void a_key_waits_for_the_new_rate_alone(void **context)
 	}
 }
 
-/* Nobody but the last asks: what was said is kept all the same. */
+/* Only the last request acquires: the time that the peek has named holds all the same. */
 static void a_peek_says_when_the_next_request_passes(void **context)
 {
 	(void)context;
@@ -304,8 +304,8 @@ static void a_process_of_the_old_parameters_is_believed(void **context)
 }
 
 /*
- * Two limits in use, as of two servers, and more than a day's worth in use beyond the lower burst: what a
- * cut would hide counts for the higher burst, so the lower one gives nothing back.
+ * Two limits in use, as of two servers, and more than a day's worth in use beyond the lower burst.
+ * The use that a cut would hide counts for the higher burst, so the lower one gives nothing back.
  */
 static void a_refund_by_a_lower_burst_hides_no_use(void **context)
 {

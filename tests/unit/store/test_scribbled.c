@@ -1,6 +1,6 @@
 /*
- * A file whose headers somebody else changes while it is in use, who may write to it: what
- * is decided, mapped and unmapped goes by what was found when it was opened.
+ * A file whose headers somebody else changes while it is in use, and who may write to it.
+ * Decisions and mappings follow the headers that were found when it was opened.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -27,7 +27,7 @@ static struct {
 	pthread_barrier_t start;
 	unsigned rounds, granted;
 	uint64_t now_ns;
-	enum weir_outcome outcome; /* WEIR_OUTCOME_COUNT: none is reported */
+	enum weir_outcome outcome; /* WEIR_OUTCOME_COUNT if none is reported */
 } load;
 
 static void begin(struct weir_throttle_options breaker)

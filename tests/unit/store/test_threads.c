@@ -133,7 +133,7 @@ static void test_threads_on_colliding_keys_get_exactly_the_limit(void **context)
 	exactly(1, 12, 500);
 }
 
-/* "refund and acquire at once": what is kept never exceeds the limit, and nothing is lost. */
+/* "refund and acquire at once": the units in use never exceed the limit, and none is lost. */
 static void refund_and_acquire_at_once(enum weir_algorithm algorithm)
 {
 	struct load load = {.keys = 5, .rounds = 1000, .back = true};

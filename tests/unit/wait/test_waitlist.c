@@ -85,7 +85,7 @@ static void test_a_full_queue_drops_the_newest_of_the_lowest(void **state)
 	waitlist_close(list);
 }
 
-/* Its place is not the newcomer's: whoever was behind it is the first. */
+/* The newcomer does not get its place: the waiter behind it becomes the first. */
 static void test_the_first_is_dropped_too(void **state)
 {
 	struct person low = {{.hash = 7, .wake = wake, .priority = 1}}, behind = {{.hash = 7, .wake = wake}};
