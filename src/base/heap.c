@@ -61,7 +61,7 @@ void heap_remove(struct heap *heap, struct heap_node *node)
 		sift_up(heap, sift_down(heap, node->index), last);
 }
 
-static int compare(const void *left, const void *right)
+static int compare_due(const void *left, const void *right)
 {
 	const struct heap_node *a = *(struct heap_node *const *)left;
 	const struct heap_node *b = *(struct heap_node *const *)right;
@@ -72,7 +72,7 @@ static int compare(const void *left, const void *right)
 void heap_sort(struct heap *heap)
 {
 	if (heap->count > 0) /* otherwise there may be no array */
-		qsort(heap->nodes, heap->count, sizeof *heap->nodes, compare);
+		qsort(heap->nodes, heap->count, sizeof *heap->nodes, compare_due);
 	for (size_t i = 0; i < heap->count; i++)
 		heap->nodes[i]->index = i;
 }

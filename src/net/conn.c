@@ -12,7 +12,7 @@
 #define AHEAD_MAX READ_MIN
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
-static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
+static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
 static bool was_read_in_this_iteration(const struct net_conn *conn)
 {
@@ -26,7 +26,7 @@ static void set_paused(struct net_conn *conn, bool pause)
 	conn->paused = pause;
 	if (pause)
 		uv_read_stop((uv_stream_t *)&conn->tcp);
-	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
+	else if (uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_socket_read))
 		conn_kill(conn);
 }
 
@@ -144,7 +144,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 		*buf = uv_buf_init(loop->scratch + loop->scratch_used, (unsigned)space);
 		return;
 	}
-	/* Without space libuv reports UV_ENOBUFS to on_read, which ends the connection. */
+	/* Without space libuv reports UV_ENOBUFS to on_socket_read, which ends the connection. */
 	space = loop->options.input_max - conn->in.len;
 	if (space > READ_MIN && space > conn->in.len)
 		space = conn->in.len > READ_MIN ? conn->in.len : READ_MIN;
@@ -154,7 +154,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 		buf->len = space;
 }
 
-static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)stream;
 
@@ -194,7 +194,8 @@ void conn_start(struct net_conn *conn)
 	conn->kind->open(conn->loop->context, conn);
 	if (conn->filter && conn->state != CONN_DEAD)
 		filter_read(conn, (struct slice){NULL, 0});
-	if (conn->state != CONN_DEAD && uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read))
+	if (conn->state != CONN_DEAD &&
+	    uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_socket_read))
 		conn_kill(conn);
 }
 

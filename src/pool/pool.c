@@ -163,7 +163,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-static int check(const struct weir_pool_options *options, struct weir_error *error)
+static int check_options(const struct weir_pool_options *options, struct weir_error *error)
 {
 	if (options->workers > WORKERS_MAX)
 		return error_set(error, WEIR_ERANGE, "workers: expected 1 to %d, found %u", WORKERS_MAX,
@@ -246,7 +246,7 @@ int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
 	*out = NULL;
 	if (!options)
 		options = &defaults;
-	status = check(options, error);
+	status = check_options(options, error);
 	if (status == WEIR_OK)
 		status = pace_init(&pace, &options->rate, error);
 	if (status != WEIR_OK)

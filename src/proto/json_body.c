@@ -80,7 +80,7 @@ static int check_and_open(struct fill *fill, struct slice body, char open, struc
 }
 
 /* Copies a text to the arena, without its escapes. */
-static int copy_text(struct fill *fill, struct slice text, struct slice *out)
+static int copy_json_text(struct fill *fill, struct slice text, struct slice *out)
 {
 	char *copy = arena_alloc(fill->arena, text.len + 1);
 
@@ -102,7 +102,7 @@ static int read_scalar(struct fill *fill, struct json *json, struct slice name, 
 		                 "expected '%.*s' to be a string, a number, true or false, found %s",
 		                 FILL_QUOTE(name), name_of(begin));
 	return (begin == '"' ? json_text(json, &text) : json_word(json, &text))
-	           ? copy_text(fill, text, out)
+	           ? copy_json_text(fill, text, out)
 	           : WEIR_ESYNTAX;
 }
 
@@ -113,7 +113,7 @@ static bool next_name(struct fill *fill, struct json *json, struct slice *name, 
 	if (*status != 0 || !json_more(json, '}') || !json_name(json, name))
 		return false;
 	if (json->escaped)
-		*status = copy_text(fill, *name, name);
+		*status = copy_json_text(fill, *name, name);
 	return *status == 0;
 }
 
@@ -281,7 +281,7 @@ struct items {
 	void (*refuse)(struct fill *item);
 };
 
-static int read_item(const struct items *items, struct fill *fill, struct json *item)
+static int read_batch_item(const struct items *items, struct fill *fill, struct json *item)
 {
 	int status;
 
@@ -325,7 +325,7 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 
 int json_body_read_items(struct fill *fill, struct slice body, void (*refuse)(struct fill *item))
 {
-	return read_items(fill, body, &(struct items){.read = read_item, .refuse = refuse});
+	return read_items(fill, body, &(struct items){.read = read_batch_item, .refuse = refuse});
 }
 
 /* Reads "Id" and "Arg" in any case, as Koala does. */

@@ -49,8 +49,8 @@ static uint64_t retention_ns(const struct algo_limit *limit, const struct breake
 	               u64_min(breaker_ttl_ns(params, state, now_ns), ALGO_HORIZON_NS / 2));
 }
 
-static struct cell make_entry(const struct breaker_params *params, uint32_t tag, uint64_t until_ns,
-                              uint32_t count)
+static struct cell make_in_flight_entry(const struct breaker_params *params, uint32_t tag,
+                                        uint64_t until_ns, uint32_t count)
 {
 	return cell_make(tag, until_ns, count, params->in_flight_mark);
 }
@@ -209,8 +209,8 @@ void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
 }
 
 /* The index of the entry that counts permits given at `start_ns` together. */
-static unsigned index_of_part(const struct breaker_params *params, uint64_t start_ns,
-                              unsigned stripe)
+static unsigned index_of_in_flight_part(const struct breaker_params *params, uint64_t start_ns,
+                                        unsigned stripe)
 {
 	return breaker_in_flight_at(params) + stripe * breaker_stride(params) +
 	       (unsigned)(breaker_in_flight_part(params, start_ns) % BREAKER_IN_FLIGHT_PARTS);
@@ -221,7 +221,7 @@ static enum breaker_acquired acquire_in_part(const struct breaker_params *params
                                              struct breaker_permit permit, uint64_t now_ns,
                                              uint64_t *last_ns)
 {
-	unsigned index = index_of_part(params, permit.start_ns, permit.stripe);
+	unsigned index = index_of_in_flight_part(params, permit.start_ns, permit.stripe);
 	struct cell before = record_load(&at->record, index), after;
 	uint64_t until_ns = permit.until_ns;
 	uint32_t count = 0;
@@ -239,7 +239,7 @@ static enum breaker_acquired acquire_in_part(const struct breaker_params *params
 		return BREAKER_FULL; /* the entry has a permit of a former max_concurrent */
 	}
 	*last_ns = until_ns;
-	after = make_entry(params, at->record.tag, until_ns, count + 1);
+	after = make_in_flight_entry(params, at->record.tag, until_ns, count + 1);
 	return record_swap(at, index, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
 }
 
@@ -347,7 +347,7 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 static unsigned find_in_part(const struct breaker_params *params, const struct record_state *at,
                              struct breaker_permit permit, struct cell *cell)
 {
-	unsigned index = index_of_part(params, permit.start_ns, permit.stripe);
+	unsigned index = index_of_in_flight_part(params, permit.start_ns, permit.stripe);
 
 	for (;;) {
 		if (index >= at->record.width)

@@ -26,7 +26,7 @@ static uint64_t name_of_part(const struct breaker_snapshot *snapshot, uint32_t t
 }
 
 /* The index of a part in the first stripe. */
-static unsigned index_of_part(const struct breaker_params *params, uint64_t part)
+static unsigned index_of_window_part(const struct breaker_params *params, uint64_t part)
 {
 	unsigned cells = breaker_window_cells(params);
 
@@ -68,7 +68,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
                         const struct breaker_snapshot *snapshot, const struct breaker_results *ends)
 {
 	uint64_t part = breaker_part(params, ends->at_ns), count = ends->count;
-	unsigned index = index_of_part(params, part) + ends->stripe * breaker_stride(params);
+	unsigned index = index_of_window_part(params, part) + ends->stripe * breaker_stride(params);
 	uint64_t name = name_of_part(snapshot, at->record.tag, part);
 	struct cell before, after;
 
@@ -77,7 +77,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
 		/* The window of the first stripe never has an in-flight entry. */
 		if (before.low != name &&
 		    breaker_is_in_flight_by_either_mark(params, before, at->record.tag))
-			before = record_load(&at->record, index = index_of_part(params, part));
+			before = record_load(&at->record, index = index_of_window_part(params, part));
 		if (before.low != name &&
 		    (is_later_part(params, snapshot, at->record.tag, part, before.low) ||
 		     !phase_is_unchanged(at, snapshot)))
@@ -98,7 +98,7 @@ static bool add_part_of_stripes(const struct breaker_params *params, const struc
                                 const struct breaker_snapshot *snapshot, uint64_t part,
                                 struct breaker_tally *sum)
 {
-	unsigned index = index_of_part(params, part), stripes = breaker_stripes(params);
+	unsigned index = index_of_window_part(params, part), stripes = breaker_stripes(params);
 	unsigned stride = breaker_stride(params);
 	uint64_t name = name_of_part(snapshot, record->tag, part);
 	bool any = false;
@@ -265,7 +265,7 @@ void breaker_record_move_counts(const struct algo_limit *limit, const struct rec
 		number--;
 	if (params->part_ns == 0 || name_of_part(snapshot, at->record.tag, number) != part.low)
 		return;
-	index = index_of_part(params, number);
+	index = index_of_window_part(params, number);
 	do {
 		before = record_load(&at->record, index);
 		after = (struct cell){part.low, part.high + (before.low == part.low ? before.high : 0)};

@@ -21,7 +21,7 @@
  *   power of two up to 2^12, or a code. By a code the header ends when the entry before it does, or
  *   when the cell at its own index does, which may be a note that is GONE. Names are chosen so that
  *   one of these fits. Only where more names are given out at one instant than a lead can tell
- * apart, entries end later than they should, by microseconds at most.
+ *   apart, entries end later than they should, by microseconds at most.
  *
  * FIRST marks an entry before which nothing is read; no span reaches over it. A header of cost 0
  * was refunded or is a reset, and the cell at its index is free.

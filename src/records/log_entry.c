@@ -9,7 +9,8 @@ static unsigned bits_of(unsigned n)
 	return n == 0 ? 0 : 32 - (unsigned)__builtin_clz(n);
 }
 
-static struct cell make_entry(const struct record *record, struct log_fields entry, unsigned low)
+static struct cell make_log_entry(const struct record *record, struct log_fields entry,
+                                  unsigned low)
 {
 	return cell_make(record->tag, entry.until_ns, (entry.sum & LOG_SUM) << 17 | low, entry.state);
 }
@@ -19,7 +20,7 @@ static inline struct cell make_whole_entry(const struct record *record, struct l
 {
 	unsigned span = log_is_narrow(record->width) ? entry.span : (bits_of(entry.span) - 1) / 2;
 
-	return make_entry(record, entry, span << log_lead_bits(record) | entry.lead);
+	return make_log_entry(record, entry, span << log_lead_bits(record) | entry.lead);
 }
 
 struct cell log_make(const struct record *record, struct log_fields entry)
@@ -27,7 +28,7 @@ struct cell log_make(const struct record *record, struct log_fields entry)
 	if ((entry.state & LOG_PART) != LOG_PART)
 		return make_whole_entry(record, entry);
 	if (log_is_narrow(record->width))
-		return make_entry(record, entry, entry.part << log_lead_bits(record) | entry.lead);
+		return make_log_entry(record, entry, entry.part << log_lead_bits(record) | entry.lead);
 	entry.lead = entry.part;
 	return make_whole_entry(record, entry);
 }

@@ -213,8 +213,8 @@ static struct windows windows_of(const struct slots_params *params, const struct
 }
 
 /* The units in use; of weighted slots rounded up. */
-static uint64_t units_in_use(const struct slots_params *params, const struct slots_view *view,
-                             uint64_t now_ns)
+static uint64_t slot_units_in_use(const struct slots_params *params, const struct slots_view *view,
+                                  uint64_t now_ns)
 {
 	struct windows w;
 
@@ -509,7 +509,7 @@ static void decide_slots(const struct record_step *on, struct algo_decision *out
 	const struct slots_params *params = &on->limit->slots;
 	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
 	struct slots_view view = view_of_slots(on);
-	uint64_t use = units_in_use(params, &view, now_ns);
+	uint64_t use = slot_units_in_use(params, &view, now_ns);
 
 	switch (on->call->op) {
 	case ALGO_ACQUIRE:
@@ -536,7 +536,7 @@ static void decide_slots(const struct record_step *on, struct algo_decision *out
 		}
 		break;
 	}
-	out->remaining = sat_sub(params->count, units_in_use(params, &view, now_ns));
+	out->remaining = sat_sub(params->count, slot_units_in_use(params, &view, now_ns));
 	out->reset_after_ns = ns_until_idle(on, &view);
 }
 

@@ -145,7 +145,7 @@ static void add_to_part(struct success_part *part, struct success_part more)
 }
 
 /* The index of a part in a record of the limit's own width. */
-static unsigned index_of_part(const struct success_params *params, uint64_t part)
+static unsigned index_of_success_part(const struct success_params *params, uint64_t part)
 {
 	return PARTS_AT + (unsigned)(part % params->parts);
 }
@@ -153,7 +153,7 @@ static unsigned index_of_part(const struct success_params *params, uint64_t part
 void success_record_add(const struct algo_limit *limit, const struct record_state *at,
                         uint64_t part, struct success_part more)
 {
-	unsigned index = index_of_part(&limit->success, part);
+	unsigned index = index_of_success_part(&limit->success, part);
 	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;
@@ -189,7 +189,7 @@ void success_record_demand(const struct algo_limit *limit, const struct record_s
 uint64_t success_record_refund(const struct algo_limit *limit, const struct record_state *at,
                                uint64_t part, uint64_t n)
 {
-	unsigned index = index_of_part(&limit->success, part);
+	unsigned index = index_of_success_part(&limit->success, part);
 	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;

@@ -78,7 +78,7 @@ static struct store_loan *borrow(struct store_caller *caller)
 	return &loan->loan;
 }
 
-static void run(struct store_loan *loan, const size_t *pending)
+static void run_loan(struct store_loan *loan, const size_t *pending)
 {
 	redis_client_flush(loan->client);
 	blocking_run(((struct loan *)loan)->blocking, pending);
@@ -128,7 +128,8 @@ int pool_open(const struct redis_options *options, struct store_caller **out,
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	*pool = (struct pool){
 	    .timeout_ns = options->timeout_ns,
-	    .caller = {.borrow = borrow, .run = run, .give_back = return_loan, .close = close_pool}};
+	    .caller = {
+	        .borrow = borrow, .run = run_loan, .give_back = return_loan, .close = close_pool}};
 	status = redis_store_open(options, &pool->caller.store, error);
 	if (status != WEIR_OK) {
 		free(pool);

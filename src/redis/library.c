@@ -20,8 +20,8 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise)
 	return value == WEIR_ZERO ? 0 : value != 0 ? value : otherwise;
 }
 
-static int check(const struct weir_redis_options *options, struct redis_options *out,
-                 struct weir_error *error)
+static int check_redis_options(const struct weir_redis_options *options, struct redis_options *out,
+                               struct weir_error *error)
 {
 	*out = (struct redis_options){
 	    .url = options->url,
@@ -49,7 +49,7 @@ int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
 	const struct weir_table_options memory = {.capacity = options->capacity};
 	struct redis_options checked;
 	struct store_caller *caller;
-	int status = check(options, &checked, error);
+	int status = check_redis_options(options, &checked, error);
 
 	*out = NULL;
 	if (status == WEIR_OK)

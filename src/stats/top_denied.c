@@ -5,10 +5,11 @@
  *
  * A pair that has a counter adds to it. Another pair takes over the smallest counter with its
  * count, by which it may then be too high: its error. Counters start at zero without a pair, so
- * a newcomer always takes one over. The counts of a loop add up to
- * its W denials, hence the smallest of m counters is at most W/m. A pair without a counter was
- * denied no more often than that. Halving all counts at once changes neither their order nor these
- * bounds, but for rounding: 1/2 + 1/4 + ..., less than one denial.
+ * a newcomer always takes one over. The counts of a loop add up to its W denials, hence the
+ * smallest of m counters is at most W/m. A pair without a counter was denied no more often than
+ * that. Halving all counts at once changes neither their order nor these bounds, but for rounding:
+ * 1/2 + 1/4 +
+ * ..., less than one denial.
  *
  * A hand that goes round the counters finds the smallest. It passes all those with the least
  * count before that count has to be found anew. In a flood of newcomers most of them have it.
@@ -147,7 +148,7 @@ static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, s
 	return counter;
 }
 
-static uint16_t find(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
+static uint16_t find_counter(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
 {
 	for (uint16_t at = *chain_of(loop, hash); at; at = loop->next[at - 1])
 		if (loop->hashes[at - 1] == hash)
@@ -162,7 +163,7 @@ void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *
 
 	pthread_mutex_lock(&loop->mutex);
 	fade(loop, now_ns);
-	loop->denied[find(loop, hash, limit, key)]++;
+	loop->denied[find_counter(loop, hash, limit, key)]++;
 	pthread_mutex_unlock(&loop->mutex);
 }
 
@@ -208,7 +209,7 @@ static int by_denied(const void *left, const void *right)
 }
 
 /* Adds up the entries of each hash in one. Returns how many remain. */
-static size_t merge(struct entry *entries, size_t n)
+static size_t merge_entries(struct entry *entries, size_t n)
 {
 	size_t kept = 0;
 
@@ -250,7 +251,7 @@ struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct a
 		return NULL;
 	for (size_t i = 0; i < top->loop_count; i++)
 		count += copy_loop(&top->loops[i], now_ns, entries + count, &floor);
-	count = merge(entries, count);
+	count = merge_entries(entries, count);
 	qsort(entries, count, sizeof *entries, by_denied);
 	*n = u64_min(*n, count);
 	shown = arena_array(arena, *n, sizeof *shown);

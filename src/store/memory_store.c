@@ -81,22 +81,22 @@ int store_admit(struct store *store, const struct algo_limit *limit, uint64_t ha
 	return memory_admit(memory_of(store), limit, hash, key);
 }
 
-static inline struct table_position position_of(const struct store *store,
-                                                const struct store_key *key)
+static inline struct table_position position_of_key(const struct store *store,
+                                                    const struct store_key *key)
 {
 	return table_position(memory_table(memory_of(store), key), key->hash);
 }
 
 void store_fetch(const struct store *store, const struct store_key *key)
 {
-	struct table_position position = position_of(store, key);
+	struct table_position position = position_of_key(store, key);
 
 	table_prefetch(&position);
 }
 
 void store_touch(const struct store *store, const struct store_key *key)
 {
-	struct table_position position = position_of(store, key);
+	struct table_position position = position_of_key(store, key);
 
 	__asm__ volatile("" : : "r"(cell_peek_low(position.home)));
 	prefetch(position.home + TABLE_SET_CELLS / 2);
@@ -104,7 +104,7 @@ void store_touch(const struct store *store, const struct store_key *key)
 
 void store_fetch_next(const struct store *store, const struct store_key *key)
 {
-	struct table_position position = position_of(store, key);
+	struct table_position position = position_of_key(store, key);
 
 	table_prefetch_run(memory_table(memory_of(store), key), &position, 0, 1);
 }
@@ -121,7 +121,7 @@ void store_fetch_alone(const struct store *store, const struct algo_limit *limit
 void store_locate(const struct store *store, const struct algo_limit *limit, struct store_key *key,
                   uint64_t now_ns)
 {
-	struct table_position position = position_of(store, key);
+	struct table_position position = position_of_key(store, key);
 
 	key->cell = table_find_likely(position.home, position.tag);
 	if (__builtin_expect(key->wide != NULL, 0) && key->cell)

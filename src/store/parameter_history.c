@@ -34,8 +34,9 @@
 
 #define METADATA_NS (UINT64_C(12) * 365 * NS_PER_DAY)
 
-static struct table_position position_of(const struct memory *store, const struct algo_limit *limit,
-                                         unsigned generation)
+static struct table_position position_of_generation(const struct memory *store,
+                                                    const struct algo_limit *limit,
+                                                    unsigned generation)
 {
 	uint8_t key = (uint8_t)generation;
 
@@ -131,7 +132,7 @@ static uint64_t preference(const struct choice *choice, unsigned generation)
 static void find_generations(const struct memory *store, const struct algo_limit *limit,
                              uint64_t now_ns, struct choice *choice)
 {
-	struct table_position position = position_of(store, limit, TAKEOVER);
+	struct table_position position = position_of_generation(store, limit, TAKEOVER);
 	struct observed_cell observed;
 
 	choice->own = limit->algorithm->layout(limit);
@@ -139,12 +140,12 @@ static void find_generations(const struct memory *store, const struct algo_limit
 	                   ? cell_word(observed.value) & NONE
 	                   : NONE;
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
-		position = position_of(store, limit, PREDECESSOR + i);
+		position = position_of_generation(store, limit, PREDECESSOR + i);
 		choice->ages_ns[i] = METADATA_NS;
 		if (find_metadata(store, &position, now_ns, &observed))
 			choice->ages_ns[i] -=
 			    u64_min((uint64_t)cell_ahead_ns(observed.value, now_ns), METADATA_NS);
-		choice->positions[i] = position_of(store, limit, i);
+		choice->positions[i] = position_of_generation(store, limit, i);
 		choice->observed[i] = memory_find_all(store, &choice->positions[i], NULL, now_ns);
 	}
 }
@@ -188,7 +189,8 @@ static struct cell takeover_cell(const struct table_position *position,
 static void record_predecessor(struct memory *store, const struct algo_limit *limit,
                                uint32_t before, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, limit, PREDECESSOR + limit->generation);
+	struct table_position position =
+	    position_of_generation(store, limit, PREDECESSOR + limit->generation);
 	struct cell metadata = cell_make(position.tag, now_ns + METADATA_NS, before, CELL_METADATA);
 
 	for (unsigned tries = 0; tries < TRIES; tries++)
@@ -200,7 +202,7 @@ static void record_predecessor(struct memory *store, const struct algo_limit *li
 /* A limit that is opened again under the same parameters took over when it was opened first. */
 static void record_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, limit, TAKEOVER);
+	struct table_position position = position_of_generation(store, limit, TAKEOVER);
 	struct cell metadata = takeover_cell(&position, limit, now_ns);
 	struct observed_cell observed;
 
@@ -242,7 +244,7 @@ static uint64_t time_of_takeover(struct cell metadata, uint64_t now_ns)
 static uint64_t written_until(const struct history_state *of, bool writes, uint64_t now_ns)
 {
 	const struct mapped_file *file = of->store->file;
-	struct table_position position = position_of(of->store, of->limit, TAKEOVER);
+	struct table_position position = position_of_generation(of->store, of->limit, TAKEOVER);
 	struct observed_cell observed;
 	struct cell after;
 
@@ -309,7 +311,8 @@ struct takeovers {
 static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
                           struct takeover *takeover)
 {
-	struct table_position position = position_of(of->store, of->limit, PREDECESSOR + generation);
+	struct table_position position =
+	    position_of_generation(of->store, of->limit, PREDECESSOR + generation);
 	struct observed_cell observed;
 
 	if (!find_metadata(of->store, &position, now_ns, &observed))
@@ -349,7 +352,7 @@ static void find_takeovers(const struct history_state *of, unsigned generation, 
 static bool find_layout(const struct history_state *of, unsigned generation, uint64_t now_ns,
                         struct algo_layout *layout)
 {
-	struct table_position position = position_of(of->store, of->limit, generation);
+	struct table_position position = position_of_generation(of->store, of->limit, generation);
 	struct observed_cell observed;
 	bool found = find_metadata(of->store, &position, now_ns, &observed);
 

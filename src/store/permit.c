@@ -19,7 +19,7 @@
 /* Attempts against faster threads. No permit has so many. */
 #define TRIES 100
 
-static struct table_position position_of(const struct store *store, struct permit permit)
+static struct table_position position_of_permit(const struct store *store, struct permit permit)
 {
 	return table_position(&memory_of(store)->table,
 	                      memory_hash(memory_of(store), IDENTITY, &permit, sizeof permit));
@@ -37,7 +37,7 @@ static bool find_permit(const struct store *store, struct permit permit,
 /* If no cell can be had, the permit is not recorded, and can't be redeemed. */
 void permit_record(struct store *store, struct permit permit, uint64_t until_ns, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, permit);
+	struct table_position position = position_of_permit(store, permit);
 	struct cell cell = cell_make(position.tag, until_ns - 1, (uint32_t)permit.id, 0);
 
 	for (unsigned tries = 0; tries < TRIES && until_ns > now_ns + 1; tries++)
@@ -48,7 +48,7 @@ void permit_record(struct store *store, struct permit permit, uint64_t until_ns,
 
 bool permit_is_outstanding(const struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, permit);
+	struct table_position position = position_of_permit(store, permit);
 	struct observed_cell observed;
 
 	return find_permit(store, permit, &position, now_ns, &observed);
@@ -56,7 +56,7 @@ bool permit_is_outstanding(const struct store *store, struct permit permit, uint
 
 bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns)
 {
-	struct table_position position = position_of(store, permit);
+	struct table_position position = position_of_permit(store, permit);
 	struct observed_cell observed;
 
 	while (find_permit(store, permit, &position, now_ns, &observed))

@@ -116,7 +116,7 @@ static uint64_t check_end(const struct section_walk *walk, uint64_t file_size,
 	return 1;
 }
 
-static uint64_t check(const struct section_walk *walk, struct reporter *reporter)
+static uint64_t check_section(const struct section_walk *walk, struct reporter *reporter)
 {
 	uint64_t defects = table_check_header(&walk->header, is_first(walk), report_defect, reporter);
 
@@ -131,7 +131,7 @@ void section_check_next(struct section_walk *walk, uint64_t file_size, table_rep
 	const struct table_header *header = &walk->header;
 	bool must_be = is_first(walk) || walk->offset < walk->end;
 	struct reporter reporter = {walk->offset, must_be ? report : NULL, context};
-	uint64_t wrong = check(walk, &reporter);
+	uint64_t wrong = check_section(walk, &reporter);
 
 	walk->done = wrong > 0;
 	if (wrong == 0 && is_first(walk)) {
@@ -172,7 +172,7 @@ static bool repair_by_copy(struct section_walk *walk)
 {
 	struct reporter nobody = {0};
 
-	return table_repair_header(&walk->header, is_first(walk)) && check(walk, &nobody) == 0;
+	return table_repair_header(&walk->header, is_first(walk)) && check_section(walk, &nobody) == 0;
 }
 
 bool section_repair(struct section_walk *walk, const void *memory, size_t size)

@@ -64,7 +64,7 @@ static struct bucket *bucket_of(struct waitlist *list, uint64_t hash)
 }
 
 /* The link to the first class of the key's queue, or to where it would be. */
-static struct waiter **find(struct bucket *bucket, uint64_t hash)
+static struct waiter **find_queue(struct bucket *bucket, uint64_t hash)
 {
 	struct waiter **link = &bucket->first;
 
@@ -88,7 +88,7 @@ struct queue {
 	size_t count;
 };
 
-static struct queue look(struct waiter *class, uint64_t hash)
+static struct queue summarize_queue(struct waiter *class, uint64_t hash)
 {
 	struct queue queue = {NULL, NULL, 0};
 
@@ -103,12 +103,12 @@ static struct queue look(struct waiter *class, uint64_t hash)
 }
 
 /* waitlist_has_slow reads the link of an empty bucket without the lock. */
-static void hang(struct waiter **link, struct waiter *waiter)
+static void set_link(struct waiter **link, struct waiter *waiter)
 {
 	__atomic_store_n(link, waiter, __ATOMIC_RELAXED);
 }
 
-static void add(struct waiter **class, struct waiter *waiter, uint64_t hash)
+static void add_to_class(struct waiter **class, struct waiter *waiter, uint64_t hash)
 {
 	struct waiter *first = *class;
 
@@ -122,12 +122,12 @@ static void add(struct waiter **class, struct waiter *waiter, uint64_t hash)
 		waiter->previous = waiter;
 		waiter->next_class = first;
 		waiter->count = 1;
-		hang(class, waiter);
+		set_link(class, waiter);
 	}
 }
 
 /* Removes the first waiter of a class; the second, if any, takes its place. */
-static void follow(struct waiter **class, struct waiter *first)
+static void remove_first(struct waiter **class, struct waiter *first)
 {
 	struct waiter *next = first->next;
 
@@ -136,38 +136,38 @@ static void follow(struct waiter **class, struct waiter *first)
 		next->next_class = first->next_class;
 		next->count = first->count - 1;
 	}
-	hang(class, next ? next : first->next_class);
+	set_link(class, next ? next : first->next_class);
 }
 
 /* Removes a waiter, and wakes the one that becomes the first of its queue. */
-static void take_out(struct waitlist *list, struct waiter **link, struct waiter *waiter)
+static void remove_waiter(struct waitlist *list, struct waiter **link, struct waiter *waiter)
 {
-	bool was_first = look(*link, waiter->hash).first == waiter;
+	bool was_first = summarize_queue(*link, waiter->hash).first == waiter;
 	struct waiter **class = find_class(link, waiter->hash, waiter->priority), *first = *class;
 
 	if (first == waiter) {
-		follow(class, waiter);
+		remove_first(class, waiter);
 	} else {
 		waiter->previous->next = waiter->next;
 		*(waiter->next ? &waiter->next->previous : &first->previous) = waiter->previous;
 		first->count--;
 	}
 	__sync_fetch_and_sub(&list->count, 1);
-	first = was_first ? look(*link, waiter->hash).first : NULL;
+	first = was_first ? summarize_queue(*link, waiter->hash).first : NULL;
 	if (first)
 		first->wake(first);
 }
 
 /* Drops the newest waiter of the lowest class, if that is below `priority`. */
-static bool drop(struct waitlist *list, struct waiter **link, const struct queue *queue,
-                 unsigned priority)
+static bool drop_lowest(struct waitlist *list, struct waiter **link, const struct queue *queue,
+                        unsigned priority)
 {
 	struct waiter *dropped;
 
 	if (!queue->lowest || queue->lowest->priority <= priority)
 		return false;
 	dropped = queue->lowest->previous;
-	take_out(list, link, dropped);
+	remove_waiter(list, link, dropped);
 	dropped->is_dropped = true;
 	dropped->wake(dropped);
 	return true;
@@ -181,15 +181,16 @@ enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter,
 	struct queue queue;
 
 	pthread_mutex_lock(&bucket->lock);
-	link = find(bucket, waiter->hash);
-	queue = look(*link, waiter->hash);
+	link = find_queue(bucket, waiter->hash);
+	queue = summarize_queue(*link, waiter->hash);
 	waiter->is_dropped = false;
-	if (queue.count < max || drop(list, link, &queue, waiter->priority)) {
+	if (queue.count < max || drop_lowest(list, link, &queue, waiter->priority)) {
 		waiter->number = bucket->joined++;
-		add(find_class(link, waiter->hash, waiter->priority), waiter, waiter->hash);
+		add_to_class(find_class(link, waiter->hash, waiter->priority), waiter, waiter->hash);
 		__sync_fetch_and_add(&list->count, 1);
 		fence_behind_swap();
-		place = look(*link, waiter->hash).first == waiter ? WAITLIST_FIRST : WAITLIST_BEHIND;
+		place =
+		    summarize_queue(*link, waiter->hash).first == waiter ? WAITLIST_FIRST : WAITLIST_BEHIND;
 	}
 	pthread_mutex_unlock(&bucket->lock);
 	return place;
@@ -201,7 +202,7 @@ void waitlist_leave(struct waitlist *list, struct waiter *waiter)
 
 	pthread_mutex_lock(&bucket->lock);
 	if (!waiter->is_dropped)
-		take_out(list, find(bucket, waiter->hash), waiter);
+		remove_waiter(list, find_queue(bucket, waiter->hash), waiter);
 	pthread_mutex_unlock(&bucket->lock);
 }
 
@@ -213,7 +214,7 @@ bool waitlist_has_slow(struct waitlist *list, uint64_t hash)
 	if (!__atomic_load_n(&bucket->first, __ATOMIC_RELAXED))
 		return false;
 	pthread_mutex_lock(&bucket->lock);
-	found = *find(bucket, hash) != NULL;
+	found = *find_queue(bucket, hash) != NULL;
 	pthread_mutex_unlock(&bucket->lock);
 	return found;
 }
@@ -224,7 +225,7 @@ void waitlist_wake_slow(struct waitlist *list, uint64_t hash)
 	struct waiter *first;
 
 	pthread_mutex_lock(&bucket->lock);
-	first = look(*find(bucket, hash), hash).first;
+	first = summarize_queue(*find_queue(bucket, hash), hash).first;
 	if (first)
 		first->wake(first);
 	pthread_mutex_unlock(&bucket->lock);
@@ -236,7 +237,7 @@ static void wake_bucket(struct bucket *bucket)
 	struct waiter *class = bucket->first;
 
 	while (class) {
-		struct waiter *first = look(class, class->hash).first;
+		struct waiter *first = summarize_queue(class, class->hash).first;
 		uint64_t hash = class->hash;
 
 		first->wake(first);

@@ -19,7 +19,7 @@ static int refuse_endpoint(struct slice text, struct weir_error *error)
 	                 "expected HOST:PORT with a numeric host, or unix:/PATH, found '%s'", found);
 }
 
-static int read_path(struct slice path, struct endpoint *out, struct weir_error *error)
+static int read_socket_path(struct slice path, struct endpoint *out, struct weir_error *error)
 {
 	if (path.len > ENDPOINT_PATH_MAX)
 		return error_set(error, WEIR_EINVAL,
@@ -30,7 +30,7 @@ static int read_path(struct slice path, struct endpoint *out, struct weir_error 
 }
 
 /* Reads the text behind `plain:`. */
-static int read_plain(struct slice text, struct endpoint *out, struct weir_error *error)
+static int read_plain_endpoint(struct slice text, struct endpoint *out, struct weir_error *error)
 {
 	int status = endpoint_parse(text, out, error);
 
@@ -49,9 +49,9 @@ int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *e
 
 	*out = (struct endpoint){0};
 	if (slice_skip(&text, SLICE(ENDPOINT_PLAIN)))
-		return read_plain(text, out, error);
+		return read_plain_endpoint(text, out, error);
 	if (slice_skip(&path, SLICE(ENDPOINT_UNIX)) && path.len > 0 && path.data[0] == '/')
-		return read_path(path, out, error);
+		return read_socket_path(path, out, error);
 	colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
 	if (!colon)
 		return refuse_endpoint(text, error);

@@ -34,8 +34,8 @@ struct cpu {
 };
 
 /* Reads a short file as a text. Returns false if it can't be read or is empty. */
-static bool read_text(char *text, size_t size, const char *root, const char *directory,
-                      const char *group, const char *name)
+static bool read_file_text(char *text, size_t size, const char *root, const char *directory,
+                           const char *group, const char *name)
 {
 	char path[3 * PATH_MAX + 64];
 	ssize_t len;
@@ -51,12 +51,12 @@ static bool read_text(char *text, size_t size, const char *root, const char *dir
 	return len > 0;
 }
 
-static bool read_number(const struct cpu *cpu, const char *directory, const char *group,
-                        const char *name, int64_t *out)
+static bool read_file_number(const struct cpu *cpu, const char *directory, const char *group,
+                             const char *name, int64_t *out)
 {
 	char text[32];
 
-	if (!read_text(text, sizeof text, cpu->root, directory, group, name))
+	if (!read_file_text(text, sizeof text, cpu->root, directory, group, name))
 		return false;
 	*out = strtoll(text, NULL, 10);
 	return true;
@@ -77,7 +77,7 @@ static bool quota_of_2(const struct cpu *cpu, const char *group, int64_t *quota,
 {
 	char text[64], *end;
 
-	if (!read_text(text, sizeof text, cpu->root, UNIFIED, group, "cpu.max"))
+	if (!read_file_text(text, sizeof text, cpu->root, UNIFIED, group, "cpu.max"))
 		return false;
 	*quota = strtoll(text, &end, 10); /* "max": 0 */
 	*period = strtoll(end, NULL, 10);
@@ -90,7 +90,7 @@ static bool usage_of_2(const struct cpu *cpu, const char *group, uint64_t *busy_
 	char text[1024];
 	const char *at;
 
-	if (!read_text(text, sizeof text, cpu->root, UNIFIED, group, "cpu.stat"))
+	if (!read_file_text(text, sizeof text, cpu->root, UNIFIED, group, "cpu.stat"))
 		return false;
 	at = strstr(text, name);
 	*busy_ns = at ? strtoull(at + sizeof name - 1, NULL, 10) * 1000 : 0;
@@ -99,14 +99,14 @@ static bool usage_of_2(const struct cpu *cpu, const char *group, uint64_t *busy_
 
 static bool quota_of_1(const struct cpu *cpu, const char *group, int64_t *quota, int64_t *period)
 {
-	return read_number(cpu, CPU, group, "cpu.cfs_quota_us", quota) && /* -1 means no quota */
-	       read_number(cpu, CPU, group, "cpu.cfs_period_us", period);
+	return read_file_number(cpu, CPU, group, "cpu.cfs_quota_us", quota) && /* -1 means no quota */
+	       read_file_number(cpu, CPU, group, "cpu.cfs_period_us", period);
 }
 
 static bool usage_of_1(const struct cpu *cpu, const char *group, uint64_t *busy_ns)
 {
 	int64_t value = 0;
-	bool found = read_number(cpu, CPUACCT, group, "cpuacct.usage", &value);
+	bool found = read_file_number(cpu, CPUACCT, group, "cpuacct.usage", &value);
 
 	*busy_ns = (uint64_t)value;
 	return found;
@@ -168,7 +168,8 @@ static bool use_of_host(const struct cpu *cpu, struct use *use)
 	char text[256], *at = text + sizeof "cpu" - 1;
 
 	*use = (struct use){0, 0};
-	if (!read_text(text, sizeof text, cpu->root, "/proc", "", "stat") || strncmp(text, "cpu ", 4))
+	if (!read_file_text(text, sizeof text, cpu->root, "/proc", "", "stat") ||
+	    strncmp(text, "cpu ", 4))
 		return false;
 	for (unsigned i = 0; i < 8; i++) {
 		uint64_t ticks = strtoull(at, &at, 10);
@@ -186,7 +187,7 @@ static void find_groups(struct cpu *cpu)
 	char text[8 * PATH_MAX];
 	char *line, *rest = text;
 
-	if (!read_text(text, sizeof text, cpu->root, "/proc/self", "", "cgroup"))
+	if (!read_file_text(text, sizeof text, cpu->root, "/proc/self", "", "cgroup"))
 		return;
 	while ((line = strsep(&rest, "\n"))) {
 		char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;

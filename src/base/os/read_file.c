@@ -61,8 +61,8 @@ static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
 	return WEIR_OK;
 }
 
-static int read_path(const char *path, bool any, size_t max, struct buffer *out,
-                     struct weir_error *error)
+static int open_and_read(const char *path, bool any, size_t max, struct buffer *out,
+                         struct weir_error *error)
 {
 	/* Without O_NONBLOCK, open() would block on a pipe that has no writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), status;
@@ -83,10 +83,10 @@ static int read_path(const char *path, bool any, size_t max, struct buffer *out,
 
 int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error)
 {
-	return read_path(path, false, max, out, error);
+	return open_and_read(path, false, max, out, error);
 }
 
 int file_read_any(const char *path, size_t max, struct buffer *out, struct weir_error *error)
 {
-	return read_path(path, true, max, out, error);
+	return open_and_read(path, true, max, out, error);
 }

@@ -35,7 +35,8 @@ size_t base64_encode(const uint8_t *bytes, size_t len, char *text)
 	return n;
 }
 
-static size_t decode(const char digits[65], struct slice text, uint8_t *bytes, size_t capacity)
+static size_t decode_digits(const char digits[65], struct slice text, uint8_t *bytes,
+                            size_t capacity)
 {
 	size_t n = 0;
 	uint32_t bits = 0;
@@ -61,12 +62,12 @@ static size_t decode(const char digits[65], struct slice text, uint8_t *bytes, s
 
 size_t base64_url_decode(struct slice text, uint8_t *bytes, size_t capacity)
 {
-	return decode(url_digits, text, bytes, capacity);
+	return decode_digits(url_digits, text, bytes, capacity);
 }
 
 size_t base64_decode(struct slice text, uint8_t *bytes, size_t capacity)
 {
 	for (int i = 0; i < 2 && text.len > 0 && text.data[text.len - 1] == '='; i++)
 		text.len--;
-	return decode(common_digits, text, bytes, capacity);
+	return decode_digits(common_digits, text, bytes, capacity);
 }

@@ -149,7 +149,7 @@ bool json_fail(struct json *json, const char *expected)
 	return false;
 }
 
-static inline bool take(struct json *json, char c)
+static inline bool take_mark(struct json *json, char c)
 {
 	if (json_peek(json) != c || json->at == json->end)
 		return false;
@@ -159,7 +159,7 @@ static inline bool take(struct json *json, char c)
 
 bool json_open(struct json *json, char open)
 {
-	json->begins = take(json, open);
+	json->begins = take_mark(json, open);
 	return json->begins;
 }
 
@@ -168,9 +168,9 @@ bool json_more(struct json *json, char close)
 	bool begins = json->begins;
 
 	json->begins = false;
-	if (json->expected || take(json, close))
+	if (json->expected || take_mark(json, close))
 		return false;
-	return begins || take(json, ',') ||
+	return begins || take_mark(json, ',') ||
 	       json_fail(json, close == '}' ? "a comma or the end of the object"
 	                                    : "a comma or the end of the list");
 }
@@ -240,14 +240,14 @@ static bool read_text(struct json *json, struct slice *text)
 
 bool json_text(struct json *json, struct slice *text)
 {
-	return take(json, '"') ? read_text(json, text) : json_fail(json, "a text in quotes");
+	return take_mark(json, '"') ? read_text(json, text) : json_fail(json, "a text in quotes");
 }
 
 bool json_name(struct json *json, struct slice *name)
 {
-	if (!take(json, '"'))
+	if (!take_mark(json, '"'))
 		return json_fail(json, "a field's name in quotes");
-	return read_text(json, name) && (take(json, ':') || json_fail(json, "a colon"));
+	return read_text(json, name) && (take_mark(json, ':') || json_fail(json, "a colon"));
 }
 
 static bool is_letter_or_digit(char c)
@@ -279,7 +279,7 @@ static bool skip_scalar(struct json *json)
 {
 	struct slice ignored;
 
-	return take(json, '"') ? read_text(json, &ignored) : json_word(json, &ignored);
+	return take_mark(json, '"') ? read_text(json, &ignored) : json_word(json, &ignored);
 }
 
 /* Objects and lists in each other, without recursion. */

@@ -26,7 +26,7 @@ static bool is_upper(char c)
 }
 
 /* No empty segment but the last, none that begins with a dot, and nothing to fold. */
-static bool is_plain(struct slice path, bool fold)
+static bool is_plain_path(struct slice path, bool fold)
 {
 	for (size_t i = 0; i < path.len; i++) {
 		char c = path.data[i];
@@ -90,20 +90,20 @@ static int rebuild(struct arena *arena, struct slice path, bool fold, struct sli
 int path_normalize(struct arena *arena, struct slice path, struct slice *out)
 {
 	*out = path;
-	return is_plain(path, false) ? 0 : rebuild(arena, path, false, out);
+	return is_plain_path(path, false) ? 0 : rebuild(arena, path, false, out);
 }
 
 size_t path_normalize_here(char *path, size_t len)
 {
 	struct slice text = {path, len};
 
-	return is_plain(text, false) ? len : respell(text, false, path);
+	return is_plain_path(text, false) ? len : respell(text, false, path);
 }
 
 int path_fold(struct arena *arena, struct slice path, struct slice *out)
 {
 	*out = path;
-	if (path.len > 0 && !is_plain(path, true) && rebuild(arena, path, true, out) != 0)
+	if (path.len > 0 && !is_plain_path(path, true) && rebuild(arena, path, true, out) != 0)
 		return WEIR_ENOMEM;
 	if (out->len > 1 && out->data[out->len - 1] == '/')
 		out->len--;

@@ -30,7 +30,8 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
  * before. So a single disturbance, between two pairs or inside one, spoils at most one line, which
  * no reading follows.
  */
-static struct clock_line next_line(const struct clock_line *line, const struct clock_pair *pair)
+static struct clock_line next_clock_line(const struct clock_line *line,
+                                         const struct clock_pair *pair)
 {
 	uint64_t width = pair->after - pair->before, middle = pair->before + width / 2;
 	uint64_t counts = middle - line->counter, elapsed_ns = pair->ns - line->ns, slope, change;
@@ -55,7 +56,7 @@ static void write_line(struct clock *clock, const struct clock_line *line)
 }
 
 /* A copy of the line, unless it is being written. */
-static bool read_line(const struct clock *clock, struct clock_line *line, uint32_t *done)
+static bool read_clock_line(const struct clock *clock, struct clock_line *line, uint32_t *done)
 {
 	*done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
 	line->counter = __atomic_load_n(&clock->line.counter, __ATOMIC_ACQUIRE);
@@ -88,14 +89,14 @@ uint64_t clock_read_pair(struct clock *clock, const struct clock_pair *pair)
 	struct clock_line line;
 	uint64_t now_ns;
 	uint32_t done;
-	bool due = read_line(clock, &line, &done) && at_end(&line, pair);
+	bool due = read_clock_line(clock, &line, &done) && at_end(&line, pair);
 
 	if (due)
 		clock_raise(&clock->floor_ns, line.ns + (line.span * line.slope >> 32));
 	now_ns = clock_raise(&clock->floor_ns, pair->ns);
 	if (due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false, __ATOMIC_ACQ_REL,
 	                                       __ATOMIC_RELAXED)) {
-		line = next_line(&line, pair);
+		line = next_clock_line(&line, pair);
 		write_line(clock, &line);
 		__atomic_store_n(&clock->done, done + 1, __ATOMIC_RELEASE);
 	}

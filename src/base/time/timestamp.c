@@ -9,7 +9,7 @@ struct cursor {
 	const char *at, *end;
 };
 
-static bool take(struct cursor *c, char expected)
+static bool take_char(struct cursor *c, char expected)
 {
 	if (c->at == c->end || *c->at != expected)
 		return false;
@@ -17,18 +17,18 @@ static bool take(struct cursor *c, char expected)
 	return true;
 }
 
-static bool is_digit(const struct cursor *c)
+static bool is_at_digit(const struct cursor *c)
 {
 	return c->at < c->end && (unsigned char)(*c->at - '0') <= 9;
 }
 
 /* Reads exactly `digits` digits, as a number from `min` to `max`. */
-static bool take_number(struct cursor *c, int digits, int min, int max, int *out)
+static bool take_digits(struct cursor *c, int digits, int min, int max, int *out)
 {
 	int value = 0;
 
 	for (; digits > 0; digits--) {
-		if (!is_digit(c))
+		if (!is_at_digit(c))
 			return false;
 		value = value * 10 + (*c->at++ - '0');
 	}
@@ -42,11 +42,11 @@ static bool take_fraction(struct cursor *c, uint64_t *ns)
 	uint64_t unit = NS_PER_S;
 
 	*ns = 0;
-	if (!take(c, '.'))
+	if (!take_char(c, '.'))
 		return true;
-	if (!is_digit(c))
+	if (!is_at_digit(c))
 		return false;
-	while (is_digit(c)) {
+	while (is_at_digit(c)) {
 		unit /= 10;
 		*ns += unit * (unsigned)(*c->at++ - '0');
 	}
@@ -56,15 +56,15 @@ static bool take_fraction(struct cursor *c, uint64_t *ns)
 /* Reads "+0530" or "+05:30". */
 static bool take_offset(struct cursor *c, int *seconds)
 {
-	bool west = take(c, '-');
+	bool west = take_char(c, '-');
 	int hours, minutes;
 
-	if (!west && !take(c, '+'))
+	if (!west && !take_char(c, '+'))
 		return false;
-	if (!take_number(c, 2, 0, 23, &hours))
+	if (!take_digits(c, 2, 0, 23, &hours))
 		return false;
-	take(c, ':');
-	if (!take_number(c, 2, 0, 59, &minutes))
+	take_char(c, ':');
+	if (!take_digits(c, 2, 0, 59, &minutes))
 		return false;
 	*seconds = (hours * 60 + minutes) * (west ? -60 : 60);
 	return true;
@@ -75,8 +75,8 @@ static bool take_clock(struct cursor *c, int *seconds)
 {
 	int h, m, s;
 
-	if (!take_number(c, 2, 0, 23, &h) || !take(c, ':') || !take_number(c, 2, 0, 59, &m) ||
-	    !take(c, ':') || !take_number(c, 2, 0, 60, &s))
+	if (!take_digits(c, 2, 0, 23, &h) || !take_char(c, ':') || !take_digits(c, 2, 0, 59, &m) ||
+	    !take_char(c, ':') || !take_digits(c, 2, 0, 60, &s))
 		return false;
 	*seconds = (h * 60 + m) * 60 + (s == 60 ? 59 : s);
 	return true;
@@ -102,16 +102,16 @@ static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
 	uint64_t fraction;
 	int year, of_day, offset = 0;
 
-	if (!take_number(&c, 4, 0, 9999, &year) || !take(&c, '-') ||
-	    !take_number(&c, 2, 1, 12, &date.month) || !take(&c, '-') ||
-	    !take_number(&c, 2, 1, 31, &date.day))
+	if (!take_digits(&c, 4, 0, 9999, &year) || !take_char(&c, '-') ||
+	    !take_digits(&c, 2, 1, 12, &date.month) || !take_char(&c, '-') ||
+	    !take_digits(&c, 2, 1, 31, &date.day))
 		return false;
 	date.year = year;
-	if (!take(&c, 'T') && !take(&c, 't') && !take(&c, ' '))
+	if (!take_char(&c, 'T') && !take_char(&c, 't') && !take_char(&c, ' '))
 		return false;
 	if (!take_clock(&c, &of_day) || !take_fraction(&c, &fraction))
 		return false;
-	if (!take(&c, 'Z') && !take(&c, 'z') && !take_offset(&c, &offset))
+	if (!take_char(&c, 'Z') && !take_char(&c, 'z') && !take_offset(&c, &offset))
 		return false;
 	return c.at == c.end && to_ns(&date, of_day - offset, fraction, out_ns);
 }
@@ -122,14 +122,14 @@ static bool take_exponent(struct cursor *c, int *out)
 	bool minus;
 
 	*out = 0;
-	if (!take(c, 'e') && !take(c, 'E'))
+	if (!take_char(c, 'e') && !take_char(c, 'E'))
 		return true;
-	minus = take(c, '-');
+	minus = take_char(c, '-');
 	if (!minus)
-		take(c, '+');
-	if (!is_digit(c))
+		take_char(c, '+');
+	if (!is_at_digit(c))
 		return false;
-	while (is_digit(c)) {
+	while (is_at_digit(c)) {
 		int digit = *c->at++ - '0';
 
 		*out = *out > 1000 ? *out : *out * 10 + digit;
@@ -147,12 +147,12 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	u128 value = 0;
 
 	for (;; digits++) {
-		if (!point && take(&c, '.')) {
+		if (!point && take_char(&c, '.')) {
 			point = true;
 			if (digits == 0)
 				return false;
 		}
-		if (!is_digit(&c))
+		if (!is_at_digit(&c))
 			break;
 		if (value < (u128)1 << 120) {
 			value = value * 10 + (unsigned)(*c.at - '0');
@@ -232,9 +232,10 @@ bool timestamp_parse_log(struct slice text, uint64_t *out_ns)
 	struct civil date;
 	int year, of_day, offset;
 
-	if (!take_number(&c, 2, 1, 31, &date.day) || !take(&c, '/') || !take_month(&c, &date.month) ||
-	    !take(&c, '/') || !take_number(&c, 4, 0, 9999, &year) || !take(&c, ':') ||
-	    !take_clock(&c, &of_day) || !take(&c, ' ') || !take_offset(&c, &offset))
+	if (!take_digits(&c, 2, 1, 31, &date.day) || !take_char(&c, '/') ||
+	    !take_month(&c, &date.month) || !take_char(&c, '/') ||
+	    !take_digits(&c, 4, 0, 9999, &year) || !take_char(&c, ':') || !take_clock(&c, &of_day) ||
+	    !take_char(&c, ' ') || !take_offset(&c, &offset))
 		return false;
 	date.year = year;
 	return c.at == c.end && to_ns(&date, of_day - offset, 0, out_ns);

@@ -104,7 +104,7 @@ static int read_block(struct reader *reader, size_t time_size, struct block *out
 
 /* From here to read_footer, functions need no end of the text: none reads past its newline. */
 
-static bool take(const char **text, char c)
+static bool take_symbol(const char **text, char c)
 {
 	if (**text != c)
 		return false;
@@ -113,7 +113,7 @@ static bool take(const char **text, char c)
 }
 
 /* Reads a number of up to three digits. */
-static bool take_number(const char **text, int min, int max, int *out)
+static bool take_rule_number(const char **text, int min, int max, int *out)
 {
 	const char *p = *text;
 	int value = 0;
@@ -127,70 +127,71 @@ static bool take_number(const char **text, int min, int max, int *out)
 	return true;
 }
 
-static bool take_time(const char **text, int max_hours, int32_t *out)
+static bool take_rule_time(const char **text, int max_hours, int32_t *out)
 {
-	int sign = take(text, '-') ? -1 : 1, hours, minutes = 0, seconds = 0;
+	int sign = take_symbol(text, '-') ? -1 : 1, hours, minutes = 0, seconds = 0;
 
 	if (sign > 0)
-		take(text, '+');
-	if (!take_number(text, 0, max_hours, &hours))
+		take_symbol(text, '+');
+	if (!take_rule_number(text, 0, max_hours, &hours))
 		return false;
-	if (take(text, ':') && (!take_number(text, 0, 59, &minutes) ||
-	                        (take(text, ':') && !take_number(text, 0, 59, &seconds))))
+	if (take_symbol(text, ':') &&
+	    (!take_rule_number(text, 0, 59, &minutes) ||
+	     (take_symbol(text, ':') && !take_rule_number(text, 0, 59, &seconds))))
 		return false;
 	*out = sign * (hours * 3600 + minutes * 60 + seconds);
 	return true;
 }
 
 /* Skips the abbreviation of a time zone. */
-static bool take_name(const char **text)
+static bool take_zone_name(const char **text)
 {
-	bool quoted = take(text, '<');
+	bool quoted = take_symbol(text, '<');
 	size_t len =
 	    strspn(*text, quoted ? "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 	                         : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
 	*text += len;
-	return len >= 3 && (!quoted || take(text, '>'));
+	return len >= 3 && (!quoted || take_symbol(text, '>'));
 }
 
-static bool take_day(const char **text, struct rule_day *out)
+static bool take_rule_day(const char **text, struct rule_day *out)
 {
 	bool ok;
 
 	*out = (struct rule_day){.kind = RULE_ORDINAL, .time_s = 2 * 3600};
-	if (take(text, 'J')) {
+	if (take_symbol(text, 'J')) {
 		out->kind = RULE_JULIAN;
-		ok = take_number(text, 1, 365, &out->day);
-	} else if (take(text, 'M')) {
+		ok = take_rule_number(text, 1, 365, &out->day);
+	} else if (take_symbol(text, 'M')) {
 		out->kind = RULE_WEEKDAY;
-		ok = take_number(text, 1, 12, &out->month) && take(text, '.') &&
-		     take_number(text, 1, 5, &out->week) && take(text, '.') &&
-		     take_number(text, 0, 6, &out->day);
+		ok = take_rule_number(text, 1, 12, &out->month) && take_symbol(text, '.') &&
+		     take_rule_number(text, 1, 5, &out->week) && take_symbol(text, '.') &&
+		     take_rule_number(text, 0, 6, &out->day);
 	} else {
-		ok = take_number(text, 0, 365, &out->day);
+		ok = take_rule_number(text, 0, 365, &out->day);
 	}
-	return ok && (!take(text, '/') || take_time(text, 167, &out->time_s));
+	return ok && (!take_symbol(text, '/') || take_rule_time(text, 167, &out->time_s));
 }
 
 static bool take_rule(const char **text, struct rule *rule)
 {
-	if (!take_name(text) || !take_time(text, 24, &rule->std_offset_s))
+	if (!take_zone_name(text) || !take_rule_time(text, 24, &rule->std_offset_s))
 		return false;
 	rule->std_offset_s = -rule->std_offset_s; /* POSIX counts westwards */
 	if (**text == '\n')
 		return true;
 	rule->dst = true;
-	if (!take_name(text))
+	if (!take_zone_name(text))
 		return false;
 	rule->dst_offset_s = rule->std_offset_s + 3600;
 	if (**text != ',') {
-		if (!take_time(text, 24, &rule->dst_offset_s))
+		if (!take_rule_time(text, 24, &rule->dst_offset_s))
 			return false;
 		rule->dst_offset_s = -rule->dst_offset_s;
 	}
-	return take(text, ',') && take_day(text, &rule->start) && take(text, ',') &&
-	       take_day(text, &rule->end);
+	return take_symbol(text, ',') && take_rule_day(text, &rule->start) && take_symbol(text, ',') &&
+	       take_rule_day(text, &rule->end);
 }
 
 /* Reads the line behind the data, which may be empty. */

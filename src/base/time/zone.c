@@ -26,7 +26,7 @@ static bool name_valid(const char *name)
 }
 
 /* Reads the file into `data`, which holds TZIF_SIZE_MAX + 1 bytes. */
-static int read_file(const char *name, uint8_t *data, size_t *len, struct weir_error *error)
+static int read_zone_file(const char *name, uint8_t *data, size_t *len, struct weir_error *error)
 {
 	char path[sizeof ZONE_DIRECTORY + ZONE_NAME_MAX];
 	FILE *file;
@@ -73,7 +73,7 @@ static int open_named(const char *name, struct zone **out, struct weir_error *er
 	data = malloc(TZIF_SIZE_MAX + 1);
 	if (!data)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = read_file(name, data, &len, error);
+	status = read_zone_file(name, data, &len, error);
 	if (status == WEIR_OK) {
 		status = tzif_parse(data, len, out, &why);
 		if (status != WEIR_OK)
@@ -102,7 +102,7 @@ void zone_close(struct zone *zone)
 	free(zone);
 }
 
-static int64_t clamp(int64_t t)
+static int64_t clamp_time(int64_t t)
 {
 	return t < -FAR_S ? -FAR_S : t > FAR_S ? FAR_S : t;
 }
@@ -133,7 +133,7 @@ static size_t span_at(const struct zone *zone, int64_t unix_s)
 
 int32_t zone_offset(const struct zone *zone, int64_t unix_s)
 {
-	unix_s = clamp(unix_s);
+	unix_s = clamp_time(unix_s);
 	return zone->spans[span_at(zone, unix_s - folded(zone, unix_s))].offset_s;
 }
 
@@ -146,7 +146,7 @@ int64_t zone_first_instant(const struct zone *zone, int64_t local_s)
 	int64_t cycles, early, instant;
 	size_t i;
 
-	local_s = clamp(local_s);
+	local_s = clamp_time(local_s);
 	early = local_s - TZIF_OFFSET_MAX; /* no clock can show local_s before this */
 	cycles = folded(zone, early);
 	local_s -= cycles;

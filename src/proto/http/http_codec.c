@@ -139,7 +139,7 @@ static void close_session(void *state)
 	http2_close(((struct http_session *)state)->http2);
 }
 
-static void open_session(void *state, const struct codec_bounds *bounds, uint64_t id)
+static void open_http_session(void *state, const struct codec_bounds *bounds, uint64_t id)
 {
 	struct http_session *session = state;
 
@@ -153,7 +153,7 @@ static void open_session(void *state, const struct codec_bounds *bounds, uint64_
 const struct codec http_codec = {
     .name = "http",
     .session_size = sizeof(struct http_session),
-    .open = open_session,
+    .open = open_http_session,
     .streams = streams,
     .close = close_session,
     .parse = parse,

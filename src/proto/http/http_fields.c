@@ -73,7 +73,7 @@ struct slice http_fields_value(const struct http_fields *fields, const char *bas
 	return (struct slice){NULL, 0};
 }
 
-static bool next_line(struct slice *lines, struct slice *name, struct slice *value)
+static bool next_field_line(struct slice *lines, struct slice *name, struct slice *value)
 {
 	struct slice line = slice_cut(lines, '\n');
 
@@ -123,7 +123,7 @@ static bool next_field(struct slice *bytes, struct slice *name, struct slice *va
 bool http_header_next(struct http_header *header, struct slice *name, struct slice *value)
 {
 	do {
-		if (!(header->is_text ? next_line : next_field)(&header->bytes, name, value))
+		if (!(header->is_text ? next_field_line : next_field)(&header->bytes, name, value))
 			return false;
 	} while (!header->is_text && name->len == 0);
 	*value = slice_trim(*value);

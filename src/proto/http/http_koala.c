@@ -24,7 +24,7 @@ struct form {
 	size_t attributes_read; /* with repeated ones, to bound the comparisons of names */
 };
 
-static int out_of_memory(struct fill *fill)
+static int fill_out_of_memory(struct fill *fill)
 {
 	return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 }
@@ -79,16 +79,16 @@ static bool has_attribute(const struct fill *fill, struct slice name)
 }
 
 /* The bytes that Koala trims from values, as it does in its dictionaries and rules. */
-static bool is_blank(char c)
+static bool is_koala_blank(char c)
 {
 	return c == ' ' || c == '\t' || c == '\r' || c == '\v';
 }
 
 static struct slice without_blanks(struct slice text)
 {
-	while (text.len > 0 && is_blank(text.data[text.len - 1]))
+	while (text.len > 0 && is_koala_blank(text.data[text.len - 1]))
 		text.len--;
-	while (text.len > 0 && is_blank(*text.data))
+	while (text.len > 0 && is_koala_blank(*text.data))
 		text = (struct slice){text.data + 1, text.len - 1};
 	return text;
 }
@@ -116,7 +116,7 @@ static int read_part(struct fill *fill, struct form *form, struct slice rest)
 	while (status == 0 && query_next(&rest, &name, &value)) {
 		if (coded && (query_decode_form(fill->arena, name, &name) != 0 ||
 		              query_decode_form(fill->arena, value, &value) != 0))
-			return out_of_memory(fill);
+			return fill_out_of_memory(fill);
 		status = add_parameter(fill, form, name, value);
 	}
 	return status;
@@ -134,7 +134,7 @@ static int read_form(struct fill *fill, struct form *form)
 	return status;
 }
 
-static int read_parameters(struct http_request *http, struct option *options, size_t n)
+static int read_koala_parameters(struct http_request *http, struct option *options, size_t n)
 {
 	struct form form = {{http->query}, options, n};
 	int status;
@@ -161,7 +161,7 @@ static void set_browse_op(struct request *request, const struct option *write_th
 int http_read_browse(struct http_request *http)
 {
 	struct option writes = WRITE_THROUGH;
-	int status = read_parameters(http, &writes, 1);
+	int status = read_koala_parameters(http, &writes, 1);
 
 	set_browse_op(http->fill.request, &writes);
 	return status;
@@ -169,13 +169,13 @@ int http_read_browse(struct http_request *http)
 
 int http_read_update(struct http_request *http)
 {
-	return read_parameters(http, NULL, 0);
+	return read_koala_parameters(http, NULL, 0);
 }
 
 int http_read_feedback(struct http_request *http)
 {
 	struct option type = {SLICE("_feedbackType"), {NULL, 0}};
-	int status = read_parameters(http, &type, 1);
+	int status = read_koala_parameters(http, &type, 1);
 
 	http->fill.request->feedback = slice_equal(type.value, SLICE("erase2")) ? 2 : 1;
 	if (status != 0 || !type.value.data || type.value.len == 0 ||
@@ -189,7 +189,7 @@ int http_read_feedback(struct http_request *http)
 int http_read_value(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
-	int status = read_parameters(http, &rule, 1);
+	int status = read_koala_parameters(http, &rule, 1);
 
 	http->fill.request->name = rule.value;
 	if (status != 0 || rule.value.len > 0)
@@ -206,7 +206,7 @@ int http_read_alive(struct http_request *http)
 int http_read_dump(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
-	int status = read_parameters(http, &rule, 1);
+	int status = read_koala_parameters(http, &rule, 1);
 
 	http->fill.request->name = rule.value;
 	return status;
@@ -223,7 +223,7 @@ static int read_browse_item(struct fill *item, struct slice arg)
 	item->request->class = REQUEST_ASK;
 	item->request->flags |= HTTP_KOALA;
 	if (query_decode_form(item->arena, arg, &form.parts[0]) != 0)
-		return out_of_memory(item);
+		return fill_out_of_memory(item);
 	status = read_form(item, &form);
 	set_browse_op(item->request, &writes);
 	return status;
@@ -232,7 +232,7 @@ static int read_browse_item(struct fill *item, struct slice arg)
 int http_read_multi_browse(struct http_request *http)
 {
 	struct option items = {SLICE("argsJson"), {NULL, 0}};
-	int status = read_parameters(http, &items, 1);
+	int status = read_koala_parameters(http, &items, 1);
 
 	if (status != 0)
 		return status;

@@ -7,7 +7,7 @@
 #include "proto/http/query.h"
 #include "proto/json_body.h"
 
-static int out_of_memory(struct http_request *http)
+static int request_out_of_memory(struct http_request *http)
 {
 	return error_set(&http->fill.error, WEIR_ENOMEM, "out of memory");
 }
@@ -42,7 +42,7 @@ static int read_limit_query(struct http_request *http)
 	int status;
 
 	if (query_decode_path(fill->arena, http->rest, &value) != 0)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	status = fill_field(fill, SLICE("limit"), value, false);
 	return status == 0 ? read_query(http) : status;
 }
@@ -113,7 +113,7 @@ static int read_basic(struct http_request *http, struct slice text, struct reque
 	char *bytes = arena_alloc(http->fill.arena, capacity);
 
 	if (!bytes)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	login->secret = (struct slice){bytes, base64_decode(text, (uint8_t *)bytes, capacity)};
 	login->user = slice_cut(&login->secret, ':');
 	return 0;
@@ -149,7 +149,7 @@ static int join_forwarded_for(struct http_request *http)
 	     nth++) {
 		to = arena_alloc(http->fill.arena, joined->len + 1 + line.len);
 		if (!to)
-			return out_of_memory(http);
+			return request_out_of_memory(http);
 		memcpy(to, joined->data, joined->len);
 		to[joined->len] = ',';
 		memcpy(to + joined->len + 1, line.data, line.len);
@@ -192,7 +192,7 @@ static int normalize_host(struct http_request *http, struct slice *host)
 	*host = without_port(slice_trim(*host));
 	copy = arena_copy(http->fill.arena, *host);
 	if (!copy)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	for (size_t i = 0; i < host->len; i++)
 		if (copy[i] >= 'A' && copy[i] <= 'Z')
 			copy[i] |= 32;
@@ -209,7 +209,7 @@ static int read_proxy_login(struct http_request *http)
 		return 0;
 	origin = arena_alloc(http->fill.arena, sizeof *origin);
 	if (!origin)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	http->fill.request->origin = origin;
 	return read_login(http, HTTP_FIELD_WEIR_AUTHORIZATION, &origin->login);
 }
@@ -244,7 +244,7 @@ static int read_proxied(struct http_request *http, struct slice path, struct sli
 	if (uri.data)
 		split_target(uri, &path, query);
 	if (query_normalize(fill->arena, path, &path) != 0)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	fill->request->from_proxy = true;
 	if ((status = read_proxy_login(http)) != 0 ||
 	    (status = fill_reserve_attributes(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
@@ -489,7 +489,7 @@ static int read_origin(struct http_request *http)
 	struct slice host = http_fields_value(http->fields, http->base, HTTP_FIELD_HOST, 0);
 
 	if (!origin)
-		return out_of_memory(http);
+		return request_out_of_memory(http);
 	*origin = (struct request_origin){.forwarded = http->fields->forwarded};
 	if (host.len > 0) {
 		origin->host = without_port(host);

@@ -22,7 +22,7 @@ bool query_is_coded(struct slice text)
 }
 
 /* Invalid escapes are errors if `strict`, and left as they are otherwise. */
-static int decode(struct arena *arena, struct slice text, bool strict, struct slice *out)
+static int decode_query_text(struct arena *arena, struct slice text, bool strict, struct slice *out)
 {
 	const char *p = text.data, *end = p + text.len;
 	char *to, *begin;
@@ -48,12 +48,12 @@ static int decode(struct arena *arena, struct slice text, bool strict, struct sl
 
 int query_decode(struct arena *arena, struct slice text, struct slice *out)
 {
-	return decode(arena, text, true, out);
+	return decode_query_text(arena, text, true, out);
 }
 
 int query_decode_form(struct arena *arena, struct slice text, struct slice *out)
 {
-	return decode(arena, text, false, out);
+	return decode_query_text(arena, text, false, out);
 }
 
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out)

@@ -200,7 +200,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 	return 0;
 }
 
-static nghttp2_session *open_session(struct http2 *http2)
+static nghttp2_session *open_nghttp2_session(struct http2 *http2)
 {
 	nghttp2_session_callbacks *callbacks;
 	nghttp2_session *session = NULL;
@@ -234,7 +234,7 @@ struct http2 *http2_open(const struct codec_bounds *bounds)
 	http2->message.error = HTTP1_MESSAGE;
 	http2->left = HTTP2_PREFACE.len;
 	http2->flood_budget = HTTP2_FLOOD_BUDGET;
-	http2->session = open_session(http2);
+	http2->session = open_nghttp2_session(http2);
 	if (!http2->session || nghttp2_submit_settings(http2->session, NGHTTP2_FLAG_NONE, settings,
 	                                               sizeof settings / sizeof *settings) != 0) {
 		http2_close(http2);

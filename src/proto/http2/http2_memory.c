@@ -41,7 +41,7 @@ static void *memory_of(struct piece *piece)
 	return piece ? piece + 1 : NULL;
 }
 
-static void *allocate(size_t size, void *context)
+static void *allocate_piece(size_t size, void *context)
 {
 	size_t steps = (size + STEP_BYTES - 1) / STEP_BYTES;
 	struct piece *piece;
@@ -63,7 +63,7 @@ static void *allocate(size_t size, void *context)
 	return memory_of(piece);
 }
 
-static void release(void *memory, void *context)
+static void release_piece(void *memory, void *context)
 {
 	struct piece *piece = memory ? (struct piece *)memory - 1 : NULL;
 
@@ -81,7 +81,8 @@ static void release(void *memory, void *context)
 
 static void *allocate_zeroed(size_t count, size_t size, void *context)
 {
-	void *memory = size > 0 && count > SIZE_MAX / size ? NULL : allocate(count * size, context);
+	void *memory =
+	    size > 0 && count > SIZE_MAX / size ? NULL : allocate_piece(count * size, context);
 
 	return memory ? memset(memory, 0, count * size) : NULL;
 }
@@ -92,23 +93,23 @@ static void *resize(void *memory, size_t size, void *context)
 	void *larger;
 
 	if (!piece)
-		return allocate(size, context);
+		return allocate_piece(size, context);
 	if (piece->steps == 0)
 		return size < SIZE_MAX - sizeof *piece ? memory_of(realloc(piece, sizeof *piece + size))
 		                                       : NULL;
 	if (size <= piece->steps * STEP_BYTES)
 		return memory;
-	larger = allocate(size, context);
+	larger = allocate_piece(size, context);
 	if (larger) {
 		memcpy(larger, memory, piece->steps * STEP_BYTES);
-		release(memory, context);
+		release_piece(memory, context);
 	}
 	return larger;
 }
 
 nghttp2_mem *http2_memory(void)
 {
-	static nghttp2_mem memory = {NULL, allocate, release, allocate_zeroed, resize};
+	static nghttp2_mem memory = {NULL, allocate_piece, release_piece, allocate_zeroed, resize};
 
 	return &memory;
 }

@@ -104,24 +104,24 @@ static size_t unescape(const char *p, const char *end, char *out)
 	return 1;
 }
 
-static bool is_blank(char c)
+static bool is_separator(char c)
 {
 	return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
 /* Reads a word at *from and removes its quotes in place. False if the quotes do not match. */
-static bool read_word(char **from, char *end, struct slice *word)
+static bool read_quoted_word(char **from, char *end, struct slice *word)
 {
 	char *p = *from, *out = p, quote = 0;
 
 	*word = (struct slice){p, 0};
-	while (p < end && (quote || !is_blank(*p))) {
+	while (p < end && (quote || !is_separator(*p))) {
 		char c = *p++;
 
 		if (!quote && (c == '"' || c == '\'')) {
 			quote = c;
 		} else if (quote && c == quote) {
-			if (p < end && !is_blank(*p))
+			if (p < end && !is_separator(*p))
 				return false;
 			quote = 0;
 		} else if (quote == '"' && c == '\\' && p < end) {
@@ -195,7 +195,7 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	char *line, *end;
 
 	/* For example the first byte of TLS, whose other bytes may never have an end of line. */
-	if ((unsigned char)*data.data < ' ' && !is_blank(*data.data))
+	if ((unsigned char)*data.data < ' ' && !is_separator(*data.data))
 		return report_broken(command, "expected '*' or a word, got a control byte");
 	reader->at = newline ? len + 1 : len;
 	if (reader->at > max)
@@ -207,11 +207,11 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 		return report_broken(command, "out of memory");
 	end = line + len;
 	for (command->count = 0;; command->count++) {
-		while (line < end && is_blank(*line))
+		while (line < end && is_separator(*line))
 			line++;
 		if (line == end)
 			break;
-		if (!read_word(&line, end, &word))
+		if (!read_quoted_word(&line, end, &word))
 			return report_broken(command, "unbalanced quotes in request");
 		if (command->count == 0)
 			first = word;

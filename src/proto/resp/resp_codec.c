@@ -151,7 +151,7 @@ static void reply(void *state, const struct request *request, const struct reply
 	reply_to(state, request, answer, request->name, out);
 }
 
-static void open_session(void *state, const struct codec_bounds *bounds, uint64_t id)
+static void open_resp_session(void *state, const struct codec_bounds *bounds, uint64_t id)
 {
 	*(struct resp_session *)state =
 	    (struct resp_session){.bounds = *bounds, .id = id, .protocol = 2};
@@ -170,7 +170,7 @@ static size_t queued(const void *state)
 const struct codec resp_codec = {
     .name = "resp",
     .session_size = sizeof(struct resp_session),
-    .open = open_session,
+    .open = open_resp_session,
     .close = close_session,
     .parse = parse,
     .queued = queued,

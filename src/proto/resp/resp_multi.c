@@ -90,7 +90,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 	return 0;
 }
 
-static const char *read_number(const char *at, uint32_t *out)
+static const char *read_u32(const char *at, uint32_t *out)
 {
 	memcpy(out, at, sizeof *out);
 	return at + sizeof *out;
@@ -101,9 +101,9 @@ static const char *read_words(const char *at, struct slice *args, size_t *n)
 {
 	uint32_t count, len;
 
-	at = read_number(at, &count);
+	at = read_u32(at, &count);
 	for (size_t i = 0; i < count; i++) {
-		at = read_number(at, &len);
+		at = read_u32(at, &len);
 		args[i] = (struct slice){at, len};
 		at += len;
 	}

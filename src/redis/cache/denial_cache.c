@@ -118,21 +118,21 @@ struct cache_name denial_cache_name(const struct algo_limit *limit, const struct
 
 /* Sets */
 
-static uint64_t read_word(const _Atomic uint64_t *word)
+static uint64_t load_set_word(const _Atomic uint64_t *word)
 {
 	return atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire);
 }
 
 /* A release: a reader that sees the word also sees that the set is being written. */
-static void write_word(_Atomic uint64_t *word, uint64_t value)
+static void store_set_word(_Atomic uint64_t *word, uint64_t value)
 {
 	atomic_store_explicit(word, value, memory_order_release);
 }
 
 static bool entry_matches(const struct set *set, size_t i, const struct cache_name *name)
 {
-	return read_word(&set->keys[i]) == name->key &&
-	       read_word(&set->entries[i].which) == name->which;
+	return load_set_word(&set->keys[i]) == name->key &&
+	       load_set_word(&set->entries[i].which) == name->which;
 }
 
 static void begin_writing(struct set *set)
@@ -168,11 +168,11 @@ static bool read_entry(const struct set *set, const struct cache_name *name,
 		if (!entry_matches(set, i, name))
 			continue;
 		*answer = (struct denial_cache_answer){
-		    .valid_until_ns = read_word(&entry->valid_until_ns),
-		    .until_ns = read_word(&entry->until_ns),
-		    .reset_ns = read_word(&entry->reset_ns),
-		    .remaining = read_word(&entry->remaining),
-		    .reason = read_word(&entry->reason),
+		    .valid_until_ns = load_set_word(&entry->valid_until_ns),
+		    .until_ns = load_set_word(&entry->until_ns),
+		    .reset_ns = load_set_word(&entry->reset_ns),
+		    .remaining = load_set_word(&entry->remaining),
+		    .reason = load_set_word(&entry->reason),
 		};
 		found =
 		    atomic_load_explicit(&((struct set *)set)->sequence, memory_order_relaxed) == sequence;
@@ -230,8 +230,8 @@ static size_t entry_index_for(const struct set *set, const struct cache_name *na
 	for (size_t i = 0; i < WAYS; i++) {
 		if (entry_matches(set, i, name))
 			return i;
-		if (read_word(&set->entries[i].valid_until_ns) <
-		    read_word(&set->entries[best].valid_until_ns))
+		if (load_set_word(&set->entries[i].valid_until_ns) <
+		    load_set_word(&set->entries[best].valid_until_ns))
 			best = i;
 	}
 	return best;
@@ -248,13 +248,13 @@ void denial_cache_store(struct denial_cache *denials, const struct cache_name *n
 		struct entry *entry = &set->entries[i];
 
 		set_used(denials, name->key, true);
-		write_word(&set->keys[i], name->key);
-		write_word(&entry->which, name->which);
-		write_word(&entry->valid_until_ns, answer->valid_until_ns);
-		write_word(&entry->until_ns, answer->until_ns);
-		write_word(&entry->reset_ns, answer->reset_ns);
-		write_word(&entry->remaining, answer->remaining);
-		write_word(&entry->reason, answer->reason);
+		store_set_word(&set->keys[i], name->key);
+		store_set_word(&entry->which, name->which);
+		store_set_word(&entry->valid_until_ns, answer->valid_until_ns);
+		store_set_word(&entry->until_ns, answer->until_ns);
+		store_set_word(&entry->reset_ns, answer->reset_ns);
+		store_set_word(&entry->remaining, answer->remaining);
+		store_set_word(&entry->reason, answer->reason);
 	}
 	end_writing(set);
 }
@@ -264,11 +264,11 @@ static void clear_key(struct denial_cache *denials, struct set *set, uint64_t ke
 	uint64_t others = 0;
 
 	for (size_t i = 0; i < WAYS; i++) {
-		others |= read_word(&set->keys[i]) == key ? 0 : read_word(&set->keys[i]);
-		if (read_word(&set->keys[i]) != key)
+		others |= load_set_word(&set->keys[i]) == key ? 0 : load_set_word(&set->keys[i]);
+		if (load_set_word(&set->keys[i]) != key)
 			continue;
-		write_word(&set->keys[i], 0);
-		write_word(&set->entries[i].valid_until_ns, 0);
+		store_set_word(&set->keys[i], 0);
+		store_set_word(&set->entries[i].valid_until_ns, 0);
 	}
 	if (others == 0)
 		set_used(denials, key, false);
@@ -282,7 +282,7 @@ void denial_cache_remove(struct denial_cache *denials, uint64_t key)
 	if (!is_used(denials, key))
 		return;
 	for (size_t i = 0; i < WAYS; i++)
-		has |= read_word(&set->keys[i]) == key;
+		has |= load_set_word(&set->keys[i]) == key;
 	if (!has)
 		return;
 	begin_writing(set);

@@ -115,7 +115,7 @@ static void put_window(struct numbers *numbers, const struct redis_command *comm
 }
 
 /* The slot at the present time, if this server's clock is right. */
-static uint64_t slot_of(const struct redis_command *command)
+static uint64_t present_slot(const struct redis_command *command)
 {
 	return slots_number(&command->limit->slots, clock_of(command).now_ns);
 }
@@ -124,7 +124,7 @@ static uint64_t slot_of(const struct redis_command *command)
 static char *add_slots_texts(char *texts, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
-	uint64_t until_ns = slots_start(slots, slot_of(command)) + slots->period_ns;
+	uint64_t until_ns = slots_start(slots, present_slot(command)) + slots->period_ns;
 	char *at = add_header(texts, command);
 
 	at = format_u64(at, until_ns % 1000 ? until_ns : until_ns / 1000);
@@ -135,7 +135,7 @@ static char *add_slots_texts(char *texts, const struct redis_command *command)
 static void put_slots(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
-	uint64_t slot = slot_of(command);
+	uint64_t slot = present_slot(command);
 
 	NUMBERS_ADD(numbers, command->repeat, command->call.cost, command->limit->quota);
 	numbers_add_ns(numbers, slots_start(slots, slot));

@@ -360,8 +360,8 @@ static void apply_hidden(const struct redis_command *command, struct value *valu
 	}
 }
 
-static enum command_end complete(struct redis_command *command, struct value *value,
-                                 struct command_result *out)
+static enum command_end complete_command(struct redis_command *command, struct value *value,
+                                         struct command_result *out)
 {
 	uint64_t reset_until_ns = reset_until(command, value);
 
@@ -460,7 +460,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 	case GRANTED:
 		break;
 	}
-	return complete(command, value, out);
+	return complete_command(command, value, out);
 }
 
 /* Records whether the key may be reserved for this command. */

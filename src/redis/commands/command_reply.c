@@ -98,7 +98,8 @@ bool command_read_state(const struct redis_command *command, struct value *value
  * Reads a value that is only a number: a bucket's time in microseconds, or the count of the open
  * window.
  */
-static bool read_number(const struct redis_command *command, uint64_t number, struct value *value)
+static bool read_bare_number(const struct redis_command *command, uint64_t number,
+                             struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
 	unsigned less = limit->algorithm->word_less;
@@ -158,13 +159,13 @@ static bool read_suffix(struct redis_command *command, struct value *value)
  * Reads a script's answer about the value: its text, a number, or no value, for which 0 also
  * stands.
  */
-static bool read_item(struct redis_command *command, const struct redis_reply *found,
-                      struct value *value)
+static bool read_reply_item(struct redis_command *command, const struct redis_reply *found,
+                            struct value *value)
 {
 	switch (found->type) {
 	case REDIS_INTEGER:
 		if (found->integer != 0)
-			return found->integer > 0 && read_number(command, (uint64_t)found->integer, value);
+			return found->integer > 0 && read_bare_number(command, (uint64_t)found->integer, value);
 		return command_read_state(command, value);
 	case REDIS_TEXT:
 		value->has_text = true;
@@ -198,7 +199,7 @@ bool command_read_value(struct redis_command *command, size_t n, size_t i,
 		return false;
 	found = item_of(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));
-	if (!read_item(command, &found, value))
+	if (!read_reply_item(command, &found, value))
 		return false;
 	rename_refund(command, value);
 	return true;

@@ -53,7 +53,7 @@ static bool has_kind(const struct redis_command *command, enum command_kind *kin
 	return true;
 }
 
-static enum command_kind kind_of(const struct redis_command *command)
+static enum command_kind command_kind_of(const struct redis_command *command)
 {
 	enum command_kind kind;
 
@@ -267,7 +267,7 @@ static const struct script_text *write_commands(struct redis_command *const *com
 	enum script script;
 
 	for (size_t i = 0; i < n; i++)
-		commands[i]->attempt.kind = (unsigned char)kind_of(commands[i]);
+		commands[i]->attempt.kind = (unsigned char)command_kind_of(commands[i]);
 	script = script_of(commands, n);
 	alone = is_alone(commands, n, script, ahead);
 	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];

@@ -115,7 +115,7 @@ static bool take_bytes(struct slice *from, void *to, size_t size)
 	return true;
 }
 
-static bool take_number(struct slice *from, uint64_t *out)
+static bool take_double(struct slice *from, uint64_t *out)
 {
 	uint64_t bits;
 	double value;
@@ -147,8 +147,8 @@ bool exchange_read_event(struct slice *answer, struct exchange_event *event)
 	unsigned char kind;
 	uint64_t age_us;
 
-	if (!take_bytes(answer, &kind, 1) || !take_number(answer, &event->number) ||
-	    !take_number(answer, &age_us) || !take_number(answer, &event->count) ||
+	if (!take_bytes(answer, &kind, 1) || !take_double(answer, &event->number) ||
+	    !take_double(answer, &age_us) || !take_double(answer, &event->count) ||
 	    !take_text(answer, &event->key))
 		return false;
 	event->kind = kind;

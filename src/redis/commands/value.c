@@ -130,7 +130,7 @@ static bool skip_other_header(const struct algo_limit *limit, struct slice *text
 
 /* Fields */
 
-static bool read_time(struct slice text, uint64_t *ns)
+static bool read_expiry(struct slice text, uint64_t *ns)
 {
 	if ((text.len != US_DIGITS && text.len != NS_DIGITS) || !parse_u64(text, ns))
 		return false;
@@ -159,12 +159,12 @@ static void write_time(struct buffer *out, uint64_t ns)
 }
 
 /* Reads a time, and a word unless that is 0 and the algorithm does not count by it. */
-static bool read_word(const struct algo_limit *limit, struct slice text, struct value *value)
+static bool read_word_state(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	unsigned less = limit->algorithm->word_less;
 	uint64_t word = less;
 
-	if (!read_time(slice_cut(&text, ' '), &value->word.until_ns) ||
+	if (!read_expiry(slice_cut(&text, ' '), &value->word.until_ns) ||
 	    (text.len > 0 && !parse_u64(text, &word)) || word < less || word - less > UINT32_MAX)
 		return false;
 	value->word.word = (uint32_t)(word - less);
@@ -195,7 +195,7 @@ static bool read_use(struct slice text, struct uses_entry *use)
 {
 	struct slice units;
 
-	if (!read_time(slice_cut(&text, ':'), &use->until_ns))
+	if (!read_expiry(slice_cut(&text, ':'), &use->until_ns))
 		return false;
 	units = slice_cut(&text, ':');
 	use->id = use->until_ns;
@@ -305,7 +305,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 	if (limit->record != ALGO_RECORD_NONE)
 		reads = read_uses(limit, text, value);
 	else
-		reads = read_word(limit, text, value);
+		reads = read_word_state(limit, text, value);
 	return reads ? fit : VALUE_OTHER;
 }
 

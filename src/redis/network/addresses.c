@@ -19,7 +19,7 @@ static bool is_same(const struct redis_address *a, const struct redis_address *b
 }
 
 /* Its place; `count` if there is none. */
-static size_t find(const struct addresses *addresses, const struct redis_address *address)
+static size_t find_address(const struct addresses *addresses, const struct redis_address *address)
 {
 	size_t i = 0;
 
@@ -43,7 +43,7 @@ void addresses_record(struct addresses *addresses, const struct redis_address *a
 	size_t i;
 
 	pthread_mutex_lock(&addresses->lock);
-	i = find(addresses, address);
+	i = find_address(addresses, address);
 	if (i == ADDRESSES_MAX)
 		i = oldest(addresses);
 	else if (i == addresses->count)
@@ -59,7 +59,7 @@ void addresses_record(struct addresses *addresses, const struct redis_address *a
 /* The lowest rank is tried first. */
 static uint64_t rank(const struct addresses *addresses, const struct redis_address *address)
 {
-	size_t i = find(addresses, address);
+	size_t i = find_address(addresses, address);
 
 	if (i == addresses->count)
 		return UNKNOWN;

@@ -145,8 +145,8 @@ static struct poll_source *add_source(struct blocking *blocking, const struct po
 	return added;
 }
 
-static void *look_up(struct redis_transport *transport, struct redis_dialer *dialer,
-                     const struct redis_host *host)
+static void *look_up_blocking(struct redis_transport *transport, struct redis_dialer *dialer,
+                              const struct redis_host *host)
 {
 	struct lookup *lookup = lookup_open(host);
 	struct poll_source *source = NULL;
@@ -188,18 +188,18 @@ static void hang_up(struct redis_transport *transport, void *source)
 	((struct poll_source *)source)->state = SOURCE_DEAD;
 }
 
-static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
+static void set_blocking_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
 	blocking_of(transport)->alarm_ns = at_ns;
 }
 
 static const struct redis_transport_kind kind = {
-    .look_up = look_up,
+    .look_up = look_up_blocking,
     .stop_look_up = hang_up,
     .dial = dial,
     .send = send_soon,
     .hang_up = hang_up,
-    .alarm = set_alarm,
+    .alarm = set_blocking_alarm,
 };
 
 struct blocking *blocking_open(void)

@@ -201,7 +201,7 @@ static int read_replies(struct connection *connection, struct slice bytes)
 /* Bytes are read in pieces, so that the bounds are checked before everything is stored. */
 #define PIECE ((size_t)64 << 10)
 
-static int read_plain(struct connection *connection, struct slice bytes)
+static int read_plain_bytes(struct connection *connection, struct slice bytes)
 {
 	int status = connection->has_failed ? WEIR_EIO : WEIR_OK;
 
@@ -219,11 +219,11 @@ int connection_in(struct connection *connection, struct slice bytes)
 	int status;
 
 	if (!connection->tls || connection->has_failed)
-		return read_plain(connection, bytes);
+		return read_plain_bytes(connection, bytes);
 	status = tls_decrypt(connection->tls, bytes, &connection->plain, &connection->wire);
 	if (status == WEIR_OK)
-		status =
-		    read_plain(connection, (struct slice){connection->plain.data, connection->plain.len});
+		status = read_plain_bytes(connection,
+		                          (struct slice){connection->plain.data, connection->plain.len});
 	else
 		fail(connection, "%s", tls_error(connection->tls));
 	connection->plain.len = 0;

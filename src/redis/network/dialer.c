@@ -172,7 +172,7 @@ void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address 
 
 /* Opening */
 
-static bool read_path(const struct redis_host *host, struct redis_address *out)
+static bool read_local_path(const struct redis_host *host, struct redis_address *out)
 {
 	size_t len = strlen(host->name);
 
@@ -205,7 +205,7 @@ static bool begin_dialing(struct redis_dialer *dialer)
 	const struct redis_host *host = &dialer->target.host;
 	struct redis_transport *transport = dialer->transport;
 
-	if (read_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
+	if (read_local_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
 		dialer->count = 1;
 		return begin_next_attempt(dialer);
 	}

@@ -31,7 +31,7 @@ static void release_lookup(struct lookup *lookup)
 	free(lookup);
 }
 
-static void look_up(struct lookup *lookup, int flags)
+static void look_up_addresses(struct lookup *lookup, int flags)
 {
 	const struct addrinfo hints = {.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
 
@@ -50,7 +50,7 @@ static void *look_up_name(void *context)
 {
 	struct lookup *lookup = context;
 
-	look_up(lookup, AI_ADDRCONFIG);
+	look_up_addresses(lookup, AI_ADDRCONFIG);
 	signal_end(lookup);
 	release_lookup(lookup);
 	return NULL;
@@ -75,7 +75,7 @@ static int start_thread(struct lookup *lookup)
 /* An address in digits needs no thread. */
 static void begin_lookup(struct lookup *lookup)
 {
-	look_up(lookup, AI_NUMERICHOST);
+	look_up_addresses(lookup, AI_NUMERICHOST);
 	if (lookup->status != 0) {
 		atomic_store_explicit(&lookup->users, 2, memory_order_relaxed);
 		if (start_thread(lookup) == 0)

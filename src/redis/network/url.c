@@ -255,8 +255,8 @@ static int refuse_parameter(const struct scheme *scheme, struct weir_error *erro
 	                 "rediss:// URL");
 }
 
-static int read_parameters(const struct scheme *scheme, struct slice text,
-                           char *values[PARAMETERS], struct weir_error *error)
+static int read_url_parameters(const struct scheme *scheme, struct slice text,
+                               char *values[PARAMETERS], struct weir_error *error)
 {
 	int status = WEIR_OK;
 
@@ -274,7 +274,7 @@ static int read_parameters(const struct scheme *scheme, struct slice text,
 	return status;
 }
 
-static char *take(char **value)
+static char *take_url_value(char **value)
 {
 	char *taken = *value;
 
@@ -293,13 +293,13 @@ static int read_query(const struct scheme *scheme, struct slice text, struct red
                       struct weir_error *error)
 {
 	char *values[PARAMETERS] = {0};
-	int status = read_parameters(scheme, text, values, error);
+	int status = read_url_parameters(scheme, text, values, error);
 	const struct tls_files files = {.ca = values[PARAMETER_CA],
 	                                .cert = values[PARAMETER_CERT],
 	                                .key = values[PARAMETER_KEY]};
 
-	out->sentinel_user = take(&values[PARAMETER_SENTINEL_USER]);
-	out->sentinel_password = take(&values[PARAMETER_SENTINEL_PASSWORD]);
+	out->sentinel_user = take_url_value(&values[PARAMETER_SENTINEL_USER]);
+	out->sentinel_password = take_url_value(&values[PARAMETER_SENTINEL_PASSWORD]);
 	if (status == WEIR_OK && out->sentinel_user && !out->sentinel_password)
 		status = error_set(error, WEIR_EINVAL,
 		                   "expected sentinel_password=PASSWORD beside sentinel_user");

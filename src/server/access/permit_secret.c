@@ -228,12 +228,12 @@ static void on_lost(void *context, const char *why)
 	try_next_host(keeper);
 }
 
-static void set_alarm(void *context, uint64_t at_ns)
+static void set_secret_alarm(void *context, uint64_t at_ns)
 {
 	((struct secret_keeper *)context)->tick_ns = at_ns;
 }
 
-static const struct dialer_owner owner = {send_commands, on_bytes, on_lost, set_alarm};
+static const struct dialer_owner owner = {send_commands, on_bytes, on_lost, set_secret_alarm};
 
 static void connect_host(struct secret_keeper *keeper)
 {

@@ -244,7 +244,7 @@ const struct user *users_find_account(const struct users *users, uint64_t accoun
 	return NULL;
 }
 
-static struct user *find_name(struct users *users, struct slice name)
+static struct user *find_user(struct users *users, struct slice name)
 {
 	for (size_t i = 0; i < users->count; i++)
 		if (slice_equal(slice_of(users->items[i].rule->name), name))
@@ -291,7 +291,7 @@ enum users_login users_check_login(struct users *users, const struct request_log
                                    struct hash_key fingerprint, struct user **user, bool *exists)
 {
 	bool nameless = is_nameless(login);
-	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
+	struct user *named = find_user(users, nameless ? DEFAULT_NAME : login->user);
 
 	*user = named;
 	*exists = named && named->rule->proof == RULES_PASSWORD;

@@ -106,7 +106,8 @@ static void add_phase(struct decider *decider, const struct weir_limit *limit,
 }
 
 /* Adds keys that are not closed: all forced ones, and some of the others. */
-static int add_phases(struct decider *decider, const struct weir_limit *limit, struct buffer *out)
+static int add_key_phases(struct decider *decider, const struct weir_limit *limit,
+                          struct buffer *out)
 {
 	struct forced_keys *all = &decider->shared->forced;
 	struct key_phase *keys =
@@ -149,7 +150,7 @@ int limit_list_render(struct decider *decider, struct buffer *out)
 			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
 		rules_show_limit(&shown, out);
 		add_share(&decider->shared->overrides, limit, out);
-		if (algo_has_phases(&limit->algo) && add_phases(decider, limit, out) != WEIR_OK)
+		if (algo_has_phases(&limit->algo) && add_key_phases(decider, limit, out) != WEIR_OK)
 			return WEIR_ENOMEM;
 		add_store(engine_table(config->engine), limit, out);
 		buffer_add_text(out, ",\"quota\":");

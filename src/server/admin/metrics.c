@@ -357,8 +357,8 @@ static void add_family_of_limits(struct buffer *out, const struct family *family
 }
 
 /* There is no series for each key, because callers can make any number of keys. */
-static void add_phases(const struct metrics *metrics, const struct metrics_now *now,
-                       struct buffer *out)
+static void add_phase_metrics(const struct metrics *metrics, const struct metrics_now *now,
+                              struct buffer *out)
 {
 	static const char breakers[] = "weir_breakers",
 	                  phase_changes[] = "weir_breaker_transitions_total";
@@ -523,7 +523,7 @@ void metrics_render(struct metrics *metrics, const struct metrics_now *now, stru
 {
 	for (size_t i = 0; i < sizeof of_limits / sizeof *of_limits; i++)
 		add_family_of_limits(out, &of_limits[i], metrics);
-	add_phases(metrics, now, out);
+	add_phase_metrics(metrics, now, out);
 	add_stores(now, out);
 	add_times(now, out);
 	for (size_t i = 0; i < sizeof of_loops / sizeof *of_loops; i++)

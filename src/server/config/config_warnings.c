@@ -156,8 +156,8 @@ static void check_breaker(const struct warnings *warnings, const struct rules_li
 		        (unsigned long long)filled->calls, given->failures, limit->options.name);
 }
 
-static void check_limit(const struct warnings *warnings, const struct rules_limit *limit,
-                        const struct weir_limit *compiled)
+static void warn_of_limit(const struct warnings *warnings, const struct rules_limit *limit,
+                          const struct weir_limit *compiled)
 {
 	bool in_file = *warnings->plan->path != '\0';
 
@@ -287,7 +287,7 @@ void config_warnings_check(const struct weir_config *config, const weir_engine *
 
 	check_nodes(&warnings);
 	for (size_t i = 0; i < config->limit_count; i++)
-		check_limit(&warnings, &config->limits[i], engine_limit_at(engine, i));
+		warn_of_limit(&warnings, &config->limits[i], engine_limit_at(engine, i));
 	for (size_t i = 0; i < config->rule_count && config->auth == RULES_AUTH_YES; i++)
 		check_reports(&warnings, &config->rules[i], engine);
 	if (tls)

@@ -32,8 +32,8 @@ void file_watch_close(struct file_watch *watch)
 	*watch = (struct file_watch){.fd = -1};
 }
 
-static struct file_watch_name *find_name(const struct file_watch *watch, int directory,
-                                         const char *name)
+static struct file_watch_name *find_watched_name(const struct file_watch *watch, int directory,
+                                                 const char *name)
 {
 	for (size_t i = 0; i < watch->count; i++)
 		if (watch->names[i].directory == directory && strcmp(watch->names[i].name, name) == 0)
@@ -101,7 +101,7 @@ static bool add_name(struct file_watch *watch, const char *path)
 	         strcmp(directory, "/") != 0);
 	if (number < 0)
 		return false;
-	return find_name(watch, number, name) || append_name(watch, number, directory, name);
+	return find_watched_name(watch, number, name) || append_name(watch, number, directory, name);
 }
 
 /*
@@ -164,7 +164,8 @@ static bool is_new(const char *path)
 static void handle_event(struct file_watch *watch, const struct inotify_event *event,
                          uint64_t now_ns)
 {
-	struct file_watch_name *name = event->len > 0 ? find_name(watch, event->wd, event->name) : NULL;
+	struct file_watch_name *name =
+	    event->len > 0 ? find_watched_name(watch, event->wd, event->name) : NULL;
 
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_Q_OVERFLOW))
 		watch->changed_ns = now_ns;

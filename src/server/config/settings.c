@@ -71,8 +71,8 @@ static const char *first_set(const char *given, const char *file, const char *ot
 	return given ? given : file ? file : otherwise;
 }
 
-static int read_number(const char *name, const char *text, uint64_t max, uint64_t *out,
-                       struct weir_error *error)
+static int read_positive_number(const char *name, const char *text, uint64_t max, uint64_t *out,
+                                struct weir_error *error)
 {
 	if (!parse_u64(slice_of(text), out) || *out < 1 || *out > max)
 		return error_set(error, WEIR_EINVAL, "%s: expected 1 to %llu, found '%.40s'", name,
@@ -270,12 +270,13 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	if (status == WEIR_OK)
 		status = check_addresses(settings, config, out, error);
 	if (status == WEIR_OK && text[SETTING_CAPACITY])
-		status = read_number("capacity", text[SETTING_CAPACITY], UINT64_MAX, &out->capacity, error);
+		status = read_positive_number("capacity", text[SETTING_CAPACITY], UINT64_MAX,
+		                              &out->capacity, error);
 	out->sync_ns = config->sync_ns;
 	if (status == WEIR_OK && text[SETTING_SYNC])
 		status = read_sync(text[SETTING_SYNC], &out->sync_ns, error);
 	if (status == WEIR_OK && text[SETTING_THREADS])
-		status = read_number("threads", text[SETTING_THREADS], SETTINGS_THREADS_MAX, &out->threads,
-		                     error);
+		status = read_positive_number("threads", text[SETTING_THREADS], SETTINGS_THREADS_MAX,
+		                              &out->threads, error);
 	return status;
 }

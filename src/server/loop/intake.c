@@ -380,7 +380,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	return bytes.len - input.rest.len;
 }
 
-static void on_close(void *context, struct net_conn *conn)
+static void on_client_close(void *context, struct net_conn *conn)
 {
 	struct worker *worker = context;
 	const struct codec *codec = protocol_of(conn)->codec;
@@ -419,7 +419,7 @@ struct net_kind intake_kind(struct worker *worker, const struct worker_protocol 
 	return (struct net_kind){
 	    .open = on_open,
 	    .data = on_data,
-	    .close = on_close,
+	    .close = on_client_close,
 	    .stop = protocol->codec->stop ? on_stop : NULL,
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],

@@ -7,8 +7,8 @@ struct tls_state {
 	struct tls *tls; /* NULL before the first bytes */
 };
 
-static int on_read(const struct net_filter *filter, void *state, struct slice bytes,
-                   struct buffer *in, struct buffer *wire)
+static int on_tls_read(const struct net_filter *filter, void *state, struct slice bytes,
+                       struct buffer *in, struct buffer *wire)
 {
 	struct tls_state *conn = state;
 	struct listener_tls *of = (struct listener_tls *)filter; /* `filter` is its first member */
@@ -28,8 +28,8 @@ static int on_read(const struct net_filter *filter, void *state, struct slice by
 	                                    : NET_FILTER_READY;
 }
 
-static void on_write(const struct net_filter *filter, void *state, struct slice bytes,
-                     struct buffer *wire)
+static void on_tls_write(const struct net_filter *filter, void *state, struct slice bytes,
+                         struct buffer *wire)
 {
 	struct tls_state *conn = state;
 
@@ -40,7 +40,7 @@ static void on_write(const struct net_filter *filter, void *state, struct slice 
 		tls_send_end(conn->tls, wire);
 }
 
-static void on_close(const struct net_filter *filter, void *state)
+static void on_tls_close(const struct net_filter *filter, void *state)
 {
 	(void)filter;
 	tls_close(((struct tls_state *)state)->tls);
@@ -49,7 +49,8 @@ static void on_close(const struct net_filter *filter, void *state)
 void listener_tls_open(struct listener_tls *listener_tls, struct server_config *const *config)
 {
 	*listener_tls = (struct listener_tls){
-	    .filter = {sizeof(struct tls_state), on_read, on_write, on_close}, .config = config};
+	    .filter = {sizeof(struct tls_state), on_tls_read, on_tls_write, on_tls_close},
+	    .config = config};
 }
 
 struct tls *listener_tls_of(struct net_conn *conn)

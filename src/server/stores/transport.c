@@ -64,7 +64,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	return bytes.len;
 }
 
-static void on_close(void *context, struct net_conn *conn)
+static void on_store_close(void *context, struct net_conn *conn)
 {
 	struct dialed_socket *dialed = *socket_of(conn);
 	const char *why = net_conn_error(conn);
@@ -79,7 +79,7 @@ static void on_close(void *context, struct net_conn *conn)
 	redis_attempt_lost(attempt, why ? why : "the connection was closed");
 }
 
-static const struct net_kind kind = {on_open, on_data, on_close,
+static const struct net_kind kind = {on_open, on_data, on_store_close,
                                      .conn_size = sizeof(struct dialed_socket *)};
 
 static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
@@ -152,8 +152,8 @@ static void on_found(void *context, unsigned events)
 	redis_dialer_found(dialer, addresses, n, why);
 }
 
-static void *look_up(struct redis_transport *transport, struct redis_dialer *dialer,
-                     const struct redis_host *host)
+static void *start_look_up(struct redis_transport *transport, struct redis_dialer *dialer,
+                           const struct redis_host *host)
 {
 	struct server_transport *of = (struct server_transport *)transport;
 	struct host_lookup *lookup = of->has_ended ? NULL : calloc(1, sizeof *lookup);
@@ -180,7 +180,7 @@ static void stop_look_up(struct redis_transport *transport, void *lookup)
 	end_lookup(lookup);
 }
 
-static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
+static void set_transport_alarm(struct redis_transport *transport, uint64_t at_ns)
 {
 	((struct server_transport *)transport)->alarm_ns = at_ns;
 }
@@ -188,7 +188,8 @@ static void set_alarm(struct redis_transport *transport, uint64_t at_ns)
 void server_transport_open(struct server_transport *transport, struct net_loop *loop)
 {
 	static const struct redis_transport_kind transport_kind = {
-	    look_up, stop_look_up, dial, send_out, hang_up, set_alarm, .has_clients = true};
+	    start_look_up,       stop_look_up,       dial, send_out, hang_up,
+	    set_transport_alarm, .has_clients = true};
 
 	*transport = (struct server_transport){.base = {&transport_kind}, .loop = loop};
 }

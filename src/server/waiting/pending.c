@@ -412,7 +412,8 @@ void pending_end_senders(struct pending *pending)
 			stays = has_sender(pending, unanswered);
 		last = unanswered;
 		if (!stays)
-			net_conn_abort(unanswered->conn); /* on_close comes later, and gives back the charges */
+			net_conn_abort(
+			    unanswered->conn); /* on_client_close comes later, and gives back the charges */
 	}
 }
 

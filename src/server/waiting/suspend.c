@@ -35,7 +35,7 @@ static void *copy_block(struct copy_space *copy_space, const void *from, size_t 
 	return to && size > 0 ? memcpy(to, from, size) : to;
 }
 
-static void copy_text(struct copy_space *copy_space, struct slice *text)
+static void copy_slice(struct copy_space *copy_space, struct slice *text)
 {
 	if (text->data)
 		text->data = copy_block(copy_space, text->data, text->len);
@@ -57,13 +57,13 @@ static void copy_request(struct copy_space *copy_space, const struct request *fr
 	to->key = to->permit = to->forwarded_for = (struct slice){NULL, 0};
 	to->args = args;
 	to->items = items;
-	copy_text(copy_space, &to->limit);
-	copy_text(copy_space, &to->name);
-	copy_text(copy_space, &to->text);
+	copy_slice(copy_space, &to->limit);
+	copy_slice(copy_space, &to->name);
+	copy_slice(copy_space, &to->text);
 	for (size_t i = 0; i < from->arg_count; i++) {
 		struct slice word = from->args[i];
 
-		copy_text(copy_space, &word);
+		copy_slice(copy_space, &word);
 		if (args)
 			args[i] = word;
 	}
@@ -73,7 +73,7 @@ static void copy_request(struct copy_space *copy_space, const struct request *fr
 
 static struct slice copy_bytes(struct copy_space *copy_space, struct slice bytes)
 {
-	copy_text(copy_space, &bytes);
+	copy_slice(copy_space, &bytes);
 	return bytes;
 }
 

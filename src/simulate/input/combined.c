@@ -39,7 +39,7 @@ struct scan {
 	struct weir_error *error;
 };
 
-static const char *find(const struct scan *s, char c)
+static const char *find_char(const struct scan *s, char c)
 {
 	return s->at < s->end ? memchr(s->at, c, (size_t)(s->end - s->at)) : NULL;
 }
@@ -103,7 +103,7 @@ static const char *read_string(struct scan *s, const char **end)
 
 	if (!skip_char(s, '"'))
 		return NULL;
-	for (; (*end = find(s, '"')); s->at = *end + 1) {
+	for (; (*end = find_char(s, '"')); s->at = *end + 1) {
 		const char *slash = *end;
 
 		while (slash > from && slash[-1] == '\\')
@@ -139,7 +139,7 @@ static bool read_second(struct scan *s)
  * Reads the user's name and the time. A name may contain brackets but no time, since a name in an
  * Authorization header ends at the first colon.
  */
-static int read_time(struct scan *s)
+static int read_user_and_time(struct scan *s)
 {
 	const char *user = s->at, *open = find_near(s, '[');
 
@@ -147,7 +147,7 @@ static int read_time(struct scan *s)
 		s->at = s->end;
 		return expected(s, "a time in brackets");
 	}
-	for (const char *next = open; next; next = find(s, '[')) {
+	for (const char *next = open; next; next = find_char(s, '[')) {
 		s->at = next + 1;
 		if (next - user >= 2 && next[-1] == ' ' && read_second(s)) {
 			store_value(s, USER, user, unescape((char *)user, next - 1));
@@ -191,7 +191,7 @@ static int read_request(struct scan *s)
 }
 
 /* Reads a blank, and a number or "-". */
-static int read_number(struct scan *s, int column)
+static int read_number_field(struct scan *s, int column)
 {
 	const char *from = s->at + 1, *end = s->end, *p = from;
 
@@ -209,7 +209,7 @@ static int read_number(struct scan *s, int column)
 }
 
 /* Reads a quoted field, which lines in the format "common" do not have. */
-static int read_text(struct scan *s, int column)
+static int read_text_field(struct scan *s, int column)
 {
 	const char *from, *end;
 
@@ -322,7 +322,7 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
                     struct weir_error *error)
 {
 	struct scan s = {columns, line, line.data, line.data + line.len, record, error};
-	const char *blank = find(&s, ' ');
+	const char *blank = find_char(&s, ' ');
 	int status;
 
 	format_begin(columns, record);
@@ -334,8 +334,8 @@ int format_combined(const struct columns *columns, struct slice line, struct rec
 	if (!blank)
 		return expected(&s, "- and a blank");
 	s.at = blank + 1;
-	status = read_time(&s) ?: read_request(&s) ?: read_number(&s, STATUS) ?:
-	         read_number(&s, BYTES) ?: read_text(&s, REFERER) ?: read_text(&s, USER_AGENT);
+	status = read_user_and_time(&s) ?: read_request(&s) ?: read_number_field(&s, STATUS) ?:
+	         read_number_field(&s, BYTES) ?: read_text_field(&s, REFERER) ?: read_text_field(&s, USER_AGENT);
 	if (status == WEIR_OK)
 		read_times(&s);
 	return status;

@@ -13,8 +13,8 @@
  * Reads the value at *at, decodes its quotes in place, and moves *at to the comma or the end of the
  * line. ESYNTAX if quotes do not end or are not followed by a comma.
  */
-static int read_value(struct slice line, const char **at, struct slice *value,
-                      struct weir_error *error)
+static int read_csv_value(struct slice line, const char **at, struct slice *value,
+                          struct weir_error *error)
 {
 	const char *end = line.data + line.len, *p = *at;
 	char *out = (char *)*at + 1;
@@ -52,7 +52,7 @@ int format_csv_header(struct columns *columns, struct slice line, struct weir_er
 
 	for (;; at++) {
 		struct slice name;
-		int status = read_value(line, &at, &name, error);
+		int status = read_csv_value(line, &at, &name, error);
 
 		if (status != WEIR_OK)
 			return status;
@@ -79,7 +79,7 @@ int format_csv(const struct columns *columns, struct slice line, struct record *
 
 		if (i == columns->count)
 			return format_expected(error, line, at, "no more columns than the first line has");
-		status = read_value(line, &at, &value, error);
+		status = read_csv_value(line, &at, &value, error);
 		if (status == WEIR_OK && !(columns->targets[i] == TARGET_COST && value.len == 0))
 			status = format_store_value(record, columns->targets[i], value, line, error);
 		if (status != WEIR_OK)

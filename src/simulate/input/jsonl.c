@@ -16,7 +16,7 @@ static struct slice without_escapes(const struct json *json, struct slice text)
 }
 
 /* Reads a value; data is NULL for null, arrays and objects. */
-static bool read_value(struct json *json, struct slice *value)
+static bool read_json_value(struct json *json, struct slice *value)
 {
 	char c = json_peek(json);
 
@@ -49,7 +49,7 @@ int format_jsonl(const struct columns *columns, struct slice line, struct record
 	while (json_more(&json, '}') && json_name(&json, &name)) {
 		int target = format_target(columns->fields, without_escapes(&json, name)), status;
 
-		if (!read_value(&json, &value))
+		if (!read_json_value(&json, &value))
 			break;
 		status = value.data ? format_store_value(record, target, value, line, error) : WEIR_OK;
 		if (status != WEIR_OK)

@@ -58,7 +58,7 @@ static struct ordered_record *record_at(struct order *order, uint64_t position)
 }
 
 /* Allocates `size` contiguous bytes; NULL if there is no space. */
-static struct ordered_record *allocate(struct order *order, size_t size)
+static struct ordered_record *allocate_ordered(struct order *order, size_t size)
 {
 	size_t left = ORDER_BYTES - order->head % ORDER_BYTES, gap = left < size ? left : 0;
 	struct ordered_record *ordered;
@@ -105,7 +105,7 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 		text += record->values[i].len;
 	size = sizeof *ordered + value_count * sizeof *ordered->values + text;
 	size = (size + UNIT - 1) / UNIT * UNIT;
-	ordered = allocate(order, size);
+	ordered = allocate_ordered(order, size);
 	if (!ordered)
 		return false;
 	ordered->number = order->number++;

@@ -41,7 +41,7 @@ static ptrdiff_t read_some(struct unpack *unpack, void *out, size_t size)
 	return got;
 }
 
-static int out_of_memory(void)
+static int fail_out_of_memory(void)
 {
 	errno = ENOMEM;
 	return -1;
@@ -69,7 +69,7 @@ static ptrdiff_t decode_gzip(struct unpack *unpack, char *out, size_t size)
 	status = inflate(gzip, Z_NO_FLUSH);
 	unpack->begin = unpack->end - gzip->avail_in;
 	if (status == Z_MEM_ERROR)
-		return out_of_memory();
+		return fail_out_of_memory();
 	if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
 		return report_damage(unpack, "expected gzip, found other bytes or damaged ones");
 	unpack->inside = status != Z_STREAM_END;
@@ -84,7 +84,7 @@ static ptrdiff_t decode_zstd(struct unpack *unpack, char *out, size_t size)
 
 	unpack->begin = from.pos;
 	if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
-		return out_of_memory();
+		return fail_out_of_memory();
 	if (ZSTD_isError(left) && ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge)
 		return report_damage(unpack,
 		                     "expected zstd with a window of at most 128 MiB, found a larger one");
@@ -109,13 +109,13 @@ static int choose_decoder(struct unpack *unpack)
 	}
 	if (unpack->end >= sizeof gzip && memcmp(first, gzip, sizeof gzip) == 0) {
 		if (inflateInit2(&unpack->gzip, ANY_GZIP) != Z_OK)
-			return out_of_memory();
+			return fail_out_of_memory();
 		unpack->decode = decode_gzip;
 	}
 	if (unpack->end >= sizeof zstd && memcmp(first, zstd, sizeof zstd) == 0) {
 		unpack->zstd = ZSTD_createDStream();
 		if (!unpack->zstd)
-			return out_of_memory();
+			return fail_out_of_memory();
 		unpack->decode = decode_zstd;
 	}
 	return 0;
@@ -140,7 +140,7 @@ void unpack_close(struct unpack *unpack)
 	free(unpack);
 }
 
-static ptrdiff_t read_plain(struct unpack *unpack, char *out, size_t size)
+static ptrdiff_t read_unpacked(struct unpack *unpack, char *out, size_t size)
 {
 	size_t have = unpack->end - unpack->begin;
 
@@ -159,7 +159,7 @@ ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size)
 	if (unpack->consumed == 0 && !unpack->ended && choose_decoder(unpack) != 0)
 		return -1;
 	if (!unpack->decode)
-		return read_plain(unpack, out, size);
+		return read_unpacked(unpack, out, size);
 	for (;;) {
 		ptrdiff_t got;
 

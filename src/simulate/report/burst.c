@@ -182,7 +182,7 @@ static bool grow_log(struct burst *burst, struct key *key)
 
 /* The slot of a time. Slots are so wide that a period has at most as many as the log has entries.
  */
-static uint64_t slot_of(const struct burst *burst, const struct key *key, uint64_t time_ns)
+static uint64_t burst_slot(const struct burst *burst, const struct key *key, uint64_t time_ns)
 {
 	return time_ns / (burst->period_ns / (log_size(key) > 2 ? log_size(key) - 2 : 1) + 1);
 }
@@ -190,8 +190,8 @@ static uint64_t slot_of(const struct burst *burst, const struct key *key, uint64
 static bool belongs_to_last(const struct burst *burst, const struct key *key, uint64_t now_ns)
 {
 	return key->count > 0 &&
-	       (key->last_ns == now_ns ||
-	        (key->in_slots && slot_of(burst, key, key->last_ns) == slot_of(burst, key, now_ns)));
+	       (key->last_ns == now_ns || (key->in_slots && burst_slot(burst, key, key->last_ns) ==
+	                                                        burst_slot(burst, key, now_ns)));
 }
 
 static void append(struct burst *burst, struct key *key, uint64_t now_ns, uint64_t granted)

@@ -10,7 +10,7 @@ struct timed_key {
 	enum breaker_phase phase;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_timed_keys(const void *a, const void *b)
 {
 	uint64_t left = ((const struct timed_key *)a)->key, right = ((const struct timed_key *)b)->key;
 
@@ -19,7 +19,7 @@ static int compare(const void *a, const void *b)
 
 static struct timed_key *find_key(const struct phases *phases, uint64_t key)
 {
-	void *node = tfind(&(struct timed_key){.key = key}, &phases->keys, compare);
+	void *node = tfind(&(struct timed_key){.key = key}, &phases->keys, compare_timed_keys);
 
 	return node ? *(struct timed_key **)node : NULL;
 }
@@ -50,13 +50,14 @@ static void count_phase(struct phases *phases, const struct algo_limit *limit,
 
 static void remove_key(struct phases *phases, struct timed_key *timed)
 {
-	tdelete(timed, &phases->keys, compare);
+	tdelete(timed, &phases->keys, compare_timed_keys);
 	phases->key_count--;
 	free(timed);
 }
 
 /* Adds a key that was closed before. */
-static bool add_key(struct phases *phases, uint64_t key, enum breaker_phase phase, uint64_t now_ns)
+static bool add_timed_key(struct phases *phases, uint64_t key, enum breaker_phase phase,
+                          uint64_t now_ns)
 {
 	struct timed_key *timed;
 
@@ -68,7 +69,7 @@ static bool add_key(struct phases *phases, uint64_t key, enum breaker_phase phas
 	if (!timed)
 		return false;
 	*timed = (struct timed_key){key, now_ns, phase};
-	if (!tsearch(timed, &phases->keys, compare)) {
+	if (!tsearch(timed, &phases->keys, compare_timed_keys)) {
 		free(timed);
 		return false;
 	}
@@ -90,7 +91,7 @@ bool phases_record(struct phases *phases, const struct algo_limit *limit, uint64
 		return true;
 	timed = find_key(phases, key);
 	if (!timed)
-		return closed || add_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
+		return closed || add_timed_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
 	/* With a phase change the same phase has begun anew. */
 	if (timed->phase == outcome->phase && outcome->phase_change_count == 0)
 		return true;

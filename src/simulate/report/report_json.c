@@ -10,7 +10,7 @@ static void add_number(struct buffer *out, const char *before, uint64_t value)
 	buffer_add_u64(out, value);
 }
 
-static void add_key(struct buffer *out, const char *before, struct slice key, bool cut)
+static void add_json_key(struct buffer *out, const char *before, struct slice key, bool cut)
 {
 	buffer_add_text(out, before);
 	buffer_add_json(out, key);
@@ -31,8 +31,8 @@ static void add_worst(const struct tally *tally, struct buffer *out)
 	if (worst->granted > 0) {
 		bool cut = worst->key_len > sizeof worst->key;
 
-		add_key(out, ",\"key\":\"",
-		        (struct slice){worst->key, cut ? sizeof worst->key : worst->key_len}, cut);
+		add_json_key(out, ",\"key\":\"",
+		             (struct slice){worst->key, cut ? sizeof worst->key : worst->key_len}, cut);
 		buffer_add_text(out, ",\"at\":");
 		timestamp_add_seconds(out, worst->at_ns);
 	}
@@ -54,7 +54,8 @@ static double share_of(uint64_t part, uint64_t whole)
 	return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static void add_counts(const char *before, const struct hits_spread *spread, struct buffer *out)
+static void add_percentiles(const char *before, const struct hits_spread *spread,
+                            struct buffer *out)
 {
 	add_number(out, before, spread->p50);
 	add_number(out, ",\"p90\":", spread->p90);
@@ -71,14 +72,14 @@ static void add_hits(const struct hits *hits, struct buffer *out)
 	out->failed |= !hits_spreads(hits, &asked, &denied);
 	add_number(out, ",\"hits\":{\"keys\":", hits->hit);
 	buffer_printf(out, ",\"share\":%.9g", share_of(hits->hit, hits->keys.count));
-	add_counts(",\"requests_per_key\":{\"p50\":", &asked, out);
-	add_counts(",\"denied_per_key\":{\"p50\":", &denied, out);
+	add_percentiles(",\"requests_per_key\":{\"p50\":", &asked, out);
+	add_percentiles(",\"denied_per_key\":{\"p50\":", &denied, out);
 	buffer_add_text(out, "}");
 }
 
 static void add_suggestion(const struct report_suggestion *suggestion, struct buffer *out)
 {
-	add_key(out, ",\"suggestion\":{\"limit\":\"", slice_of(suggestion->limit), false);
+	add_json_key(out, ",\"suggestion\":{\"limit\":\"", slice_of(suggestion->limit), false);
 	add_number(out, ",\"count\":", suggestion->count);
 	buffer_printf(out, ",\"by\":\"%s\",\"deny\":%.9g,\"unsure\":%s,\"curve\":[",
 	              suggestion->by_requests ? "requests" : "keys", suggestion->share,
@@ -120,7 +121,7 @@ static void add_ends(const struct tally *tally, struct buffer *out)
 	buffer_add_text(out, "}}");
 }
 
-static void add_phases(const struct phases *phases, struct buffer *out)
+static void add_json_phases(const struct phases *phases, struct buffer *out)
 {
 	if (!phases)
 		return;
@@ -141,7 +142,7 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	out->failed |= !top;
 	buffer_add_text(out, ",\"top\":[");
 	for (size_t i = 0; top && i < n; i++) {
-		add_key(out, i > 0 ? ",{\"key\":\"" : "{\"key\":\"", top[i].key, top[i].cut);
+		add_json_key(out, i > 0 ? ",{\"key\":\"" : "{\"key\":\"", top[i].key, top[i].cut);
 		add_number(out, ",\"denied\":", top[i].denied);
 		add_number(out, ",\"error\":", top[i].error);
 		buffer_add_text(out, "}");
@@ -199,7 +200,7 @@ static void add_limit(const struct report *report, const struct scenario *scenar
 	add_spread(",\"retry_after_ms\":{\"p50\":", &tally->retry_after, out);
 	add_waits(&tally->waits, out);
 	add_ends(tally, out);
-	add_phases(tally->phases, out);
+	add_json_phases(tally->phases, out);
 	add_top(tally, out);
 	add_timeline(tally, out);
 	buffer_add_text(out, "}");
@@ -214,7 +215,7 @@ static void add_without(const struct replay *replay, struct buffer *out)
 	for (size_t i = 0; i < replay->fields.count; i++) {
 		if (replay->without[i] == 0)
 			continue;
-		add_key(out, between, replay->fields.names[i], false);
+		add_json_key(out, between, replay->fields.names[i], false);
 		add_number(out, ":", replay->without[i]);
 		between = ",\"";
 	}
@@ -246,7 +247,7 @@ static void add_answered(const struct scenario *scenario, struct buffer *out)
 	for (size_t i = 0; i < scenario->config->rule_count; i++) {
 		if (scenario->answered[i] == 0)
 			continue;
-		add_key(out, between, slice_of(scenario->config->rules[i].name), false);
+		add_json_key(out, between, slice_of(scenario->config->rules[i].name), false);
 		add_number(out, ":", scenario->answered[i]);
 		between = ",\"";
 	}

@@ -126,7 +126,7 @@ static void add_parameters(const struct tally *tally, struct buffer *out)
 }
 
 /* Writes only the visible ASCII characters of a key, since clients choose keys. */
-static void add_key(struct slice key, struct buffer *out)
+static void add_text_key(struct slice key, struct buffer *out)
 {
 	for (size_t i = 0; i < key.len; i++)
 		buffer_printf(out, "%c", key.data[i] < ' ' || key.data[i] > '~' ? '?' : key.data[i]);
@@ -141,7 +141,7 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	out->failed |= !top;
 	for (size_t i = 0; top && i < n; i++) {
 		buffer_add_text(out, i > 0 ? ", " : "  most denied: ");
-		add_key(top[i].key, out);
+		add_text_key(top[i].key, out);
 		buffer_printf(out, "%s %s%llu", top[i].cut ? "..." : "", top[i].error ? "at most " : "",
 		              (unsigned long long)top[i].denied);
 	}
@@ -250,7 +250,8 @@ static void add_judging(const struct replay *replay, int width, struct buffer *o
 
 /* Adds, for each column, the letter of the phase in which keys were longest, unless all were
  * closed. */
-static void add_phases(const struct chart *chart, const struct tally *tally, struct buffer *out)
+static void add_chart_phases(const struct chart *chart, const struct tally *tally,
+                             struct buffer *out)
 {
 	static const char letters[] = {
 	    [TIMELINE_OPEN] = 'o', [TIMELINE_HALF_OPEN] = 'h', [TIMELINE_RAMP] = 'r'};
@@ -311,7 +312,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 	add_chart(chart, "passed", "\033[32m", bars.passed, out);
 	add_chart(chart, "denied", "\033[31m", bars.denied, out);
 	if (tally->phases)
-		add_phases(chart, tally, out);
+		add_chart_phases(chart, tally, out);
 	add_hits(tally, out);
 	add_top(tally, out);
 }

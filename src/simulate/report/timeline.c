@@ -19,7 +19,7 @@ uint64_t timeline_width_ns(const struct timeline *timeline)
 	return widths[timeline->width];
 }
 
-static void add(struct timeline_counts *to, const struct timeline_counts *more)
+static void add_to_counts(struct timeline_counts *to, const struct timeline_counts *more)
 {
 	to->asked += more->asked;
 	to->passed += more->passed;
@@ -35,7 +35,7 @@ static void merge_intervals(struct timeline *t)
 		size_t to = (size_t)((t->first + i) / factor - first);
 
 		t->counts[i] = (struct timeline_counts){0};
-		add(&t->counts[to], &counts);
+		add_to_counts(&t->counts[to], &counts);
 	}
 	if (t->count > 0)
 		t->count = (size_t)((t->first + t->count - 1) / factor - first) + 1;
@@ -65,7 +65,7 @@ void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts mor
 {
 	bool same = at_ns - t->latest_ns < t->latest_width_ns;
 
-	add(&t->counts[same ? t->latest : extend_to(t, at_ns)], &more);
+	add_to_counts(&t->counts[same ? t->latest : extend_to(t, at_ns)], &more);
 }
 
 void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, size_t field)

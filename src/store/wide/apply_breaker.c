@@ -67,8 +67,8 @@ static bool exceeds_bound(const struct breaker_view *view)
  * Adds the permit that `state` has granted. Returns false if the caller has to read the key again.
  * `out` may become a denial because the table is full.
  */
-static bool acquire_permit(struct breaker_view *view, const struct breaker_state *state,
-                           uint64_t id, struct algo_decision *out, uint64_t *until_ns)
+static bool acquire_breaker_permit(struct breaker_view *view, const struct breaker_state *state,
+                                   uint64_t id, struct algo_decision *out, uint64_t *until_ns)
 {
 	const struct algo_limit *limit = view->key.limit;
 	struct breaker_permit permit = breaker_permit_of(
@@ -141,7 +141,7 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
 				set_reset_after(view, &view->snapshot.state, 0, out);
 			return out->allowed ? 0 : pass_if_judge_only(view, consumes, out);
 		}
-		if (acquire_permit(view, &state, call->permit, out, &until_ns)) {
+		if (acquire_breaker_permit(view, &state, call->permit, out, &until_ns)) {
 			if (until_ns > 0)
 				set_reset_after(view, &state, until_ns - view->key.now_ns, out);
 			return out->allowed ? until_ns : pass_if_judge_only(view, consumes, out);
@@ -270,8 +270,8 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 }
 
 /* Releases one permit, or without a name the newest ones. */
-static void release(struct breaker_view *view, const struct algo_call *call,
-                    struct algo_decision *out)
+static void release_breaker_permits(struct breaker_view *view, const struct algo_call *call,
+                                    struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
 	struct breaker_permit permit;
@@ -446,7 +446,7 @@ apply_with_view(struct breaker_view *view, const struct algo_call *call, struct 
 		until_ns = acquire_or_peek(view, call, out);
 	} else if (algo_op_releases(call->op)) {
 		out->remaining = out->reset_after_ns = 0;
-		release(view, call, out);
+		release_breaker_permits(view, call, out);
 	} else if (call->op == ALGO_RESET) {
 		reset_breaker(view, out);
 	} else if (call->op == ALGO_FORCE) {

@@ -29,7 +29,7 @@ static void begin_view(struct lease_view *view)
 	view->use = (struct leases_use){.first_ns = UINT64_MAX};
 }
 
-static void read_view(struct lease_view *view)
+static void read_lease_view(struct lease_view *view)
 {
 	const struct reported_key *key = &view->key;
 
@@ -44,7 +44,7 @@ static void read_and_correct(struct lease_view *view)
 {
 	const struct reported_key *key = &view->key;
 
-	read_view(view);
+	read_lease_view(view);
 	if (!view->use.far)
 		return;
 	view->use = (struct leases_use){.first_ns = UINT64_MAX};
@@ -113,7 +113,7 @@ static void peek_leases(struct lease_view *view, const struct algo_call *call,
                         struct algo_decision *out)
 {
 	do { /* a release in between may have freed the entry that was missing */
-		read_view(view);
+		read_lease_view(view);
 		out->allowed = has_capacity(view, u64_max(call->cost, 1), 0);
 	} while (!out->allowed && !reported_key_is_unchanged(&view->key));
 	if (out->allowed && reported_key_is_full(&view->key))
@@ -166,7 +166,7 @@ static void release_or_reset(struct lease_view *view, const struct algo_call *ca
 }
 
 /* Makes the header fit. The view of the leases stays valid. */
-static enum header_result fit_header(struct reported_key *key)
+static enum header_result fit_lease_header(struct reported_key *key)
 {
 	const struct algo_limit *limit = key->limit;
 	const struct record_state *at = &key->states[0].at;
@@ -177,8 +177,8 @@ static enum header_result fit_header(struct reported_key *key)
 	    key, leases_raise_header(limit, at->header, at->record.tag, key->now_ns));
 }
 
-static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *call,
-                               struct algo_decision *out)
+static uint64_t acquire_lease(struct lease_view *view, const struct algo_call *call,
+                              struct algo_decision *out)
 {
 	struct reported_key *key = &view->key;
 	struct acquired acquired;
@@ -205,7 +205,7 @@ static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *
 		}
 		acquired.limit = key->limit;
 		acquired.lease = leases_make(key->limit, call, key->now_ns, at->record.tag);
-		stored = fit_header(key);
+		stored = fit_lease_header(key);
 		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(key->limit, out);
 			return 0;
@@ -224,7 +224,7 @@ uint64_t leases_apply(const struct call_target *target, const struct algo_call *
 
 	reported_key_begin(&view.key, target);
 	if (algo_consumes(call))
-		return acquire_permit(&view, call, out);
+		return acquire_lease(&view, call, out);
 	if (algo_op_requests(call->op))
 		peek_leases(&view, call, out);
 	else if (call->op == ALGO_COUNT) /* a lease is released only by the server that holds it */

@@ -65,7 +65,7 @@ RARE static void read_former(struct in_flight_view *view)
 	}
 }
 
-static void read_view(struct in_flight_view *view)
+static void read_in_flight_view(struct in_flight_view *view)
 {
 	reported_key_read(&view->key);
 	view->header = in_flight_header_of(view->key.limit, &view->key.states[0].at, view->key.now_ns);
@@ -86,7 +86,7 @@ static void update_estimate(struct in_flight_view *view, struct estimate_report 
 	       estimate_step(&view->key.limit->in_flight, view->snapshot.estimate, report, &change)) {
 		if (!in_flight_store_estimate(&view->key.states[0].at, &view->snapshot, &change)) {
 			change.counts = change.last = false;
-			read_view(view);
+			read_in_flight_view(view);
 		}
 		report->counted |= change.counts;
 	}
@@ -107,7 +107,7 @@ RARE static void expire_lost(struct in_flight_view *view)
 
 static void read_current(struct in_flight_view *view)
 {
-	for (read_view(view); view->snapshot.lost > 0; read_view(view))
+	for (read_in_flight_view(view); view->snapshot.lost > 0; read_in_flight_view(view))
 		expire_lost(view);
 }
 
@@ -122,7 +122,7 @@ RARE static void inherit_estimate(const struct in_flight_view *view)
 }
 
 /* Makes the header retain the record while permits of the newest part are in flight. */
-static enum header_result fit_header(struct in_flight_view *view)
+static enum header_result fit_in_flight_header(struct in_flight_view *view)
 {
 	const struct algo_limit *limit = view->key.limit;
 	const struct record_state *at = &view->key.states[0].at;
@@ -165,9 +165,9 @@ static void close_header(struct in_flight_view *view)
 		reported_key_store_header(&view->key, in_flight_idle_header(closing, view->key.now_ns));
 		return;
 	}
-	read_view(view);
+	read_in_flight_view(view);
 	if (view->snapshot.in_flight > 0)
-		fit_header(view); /* if this fails, the call that added that permit does it */
+		fit_in_flight_header(view); /* if this fails, the call that added that permit does it */
 }
 
 /* Computes the limits from the estimate that was read. */
@@ -338,7 +338,7 @@ static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsi
 			deny(view, consumes, out);
 			return 0;
 		}
-		stored = consumes                           ? fit_header(view)
+		stored = consumes                           ? fit_in_flight_header(view)
 		         : reported_key_is_full(&view->key) ? HEADER_NO_CAPACITY
 		                                            : HEADER_STORED;
 		if (stored == HEADER_NO_CAPACITY) {
@@ -366,11 +366,11 @@ static bool release_one(struct in_flight_view *view, uint64_t part)
 	while (view->header == IN_FLIGHT_OPEN && in_flight_of_part(&view->snapshot.counts, part) > 0) {
 		if (in_flight_release(&view->key.states[0].at, &view->snapshot, part, 1))
 			return true;
-		read_view(view);
+		read_in_flight_view(view);
 	}
 	for (size_t i = 1; i < view->key.count; i++)
 		if (release_from(view, &view->key.states[i], part, 1)) {
-			read_view(view);
+			read_in_flight_view(view);
 			return true;
 		}
 	return false;
@@ -426,8 +426,8 @@ RARE static void apply_foreign_report(struct in_flight_view *view, const struct 
 }
 
 /* Releases one permit, or without a name the newest ones. */
-static void release(struct in_flight_view *view, const struct algo_call *call,
-                    struct algo_decision *out)
+static void release_in_flight(struct in_flight_view *view, const struct algo_call *call,
+                              struct algo_decision *out)
 {
 	uint64_t left = call->until_ns ? 0 : call->cost, released;
 	bool released_one = call->cost > 0;
@@ -453,7 +453,7 @@ static void release(struct in_flight_view *view, const struct algo_call *call,
 /* Forgets all permits and measurements. Reports of earlier permits count no more. */
 RARE static void reset_in_flight(struct in_flight_view *view, struct algo_decision *out)
 {
-	read_view(view);
+	read_in_flight_view(view);
 	for (size_t i = 0; i < view->key.count; i++) {
 		struct wide_state *state = &view->key.states[i];
 		struct record_step on = {.limit = view->key.limit, .now_ns = view->key.now_ns};
@@ -464,7 +464,7 @@ RARE static void reset_in_flight(struct in_flight_view *view, struct algo_decisi
 		       !wide_store_header(state, &on, header))
 			state->at.header = record_header(&state->at);
 	}
-	read_view(view);
+	read_in_flight_view(view);
 	report_state(view, out);
 }
 
@@ -479,6 +479,6 @@ uint64_t in_flight_apply(const struct call_target *target, const struct algo_cal
 	if (call->op == ALGO_RESET)
 		reset_in_flight(&view, out);
 	else
-		release(&view, call, out);
+		release_in_flight(&view, call, out);
 	return 0;
 }

@@ -19,7 +19,7 @@ struct success_view {
 	struct cell passed; /* the newest record's cell of the last passed request */
 };
 
-static void read_view(struct success_view *view)
+static void read_success_view(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
 
@@ -33,7 +33,7 @@ static void read_view(struct success_view *view)
 }
 
 /* Makes the header retain the record. */
-static enum header_result fit_header(struct success_view *view)
+static enum header_result fit_success_header(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
 	const struct record_state *at = &key->states[0].at;
@@ -74,14 +74,14 @@ static bool set_last_passed(const struct success_view *view)
 
 static void peek_key(struct success_view *view, struct algo_decision *out)
 {
-	read_view(view);
+	read_success_view(view);
 	fill_decision(view, out);
 	if (reported_key_is_full(&view->key))
 		algo_decision_table_full(view->key.limit, out);
 }
 
-static uint64_t acquire_permit(struct success_view *view, const struct algo_call *call,
-                               struct algo_decision *out)
+static uint64_t acquire_success_permit(struct success_view *view, const struct algo_call *call,
+                                       struct algo_decision *out)
 {
 	uint64_t draw = call->draw;
 	enum success_verdict verdict;
@@ -89,8 +89,8 @@ static uint64_t acquire_permit(struct success_view *view, const struct algo_call
 	for (;;) {
 		enum header_result stored;
 
-		read_view(view);
-		stored = fit_header(view);
+		read_success_view(view);
+		stored = fit_success_header(view);
 		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(view->key.limit, out);
 			return 0;
@@ -142,23 +142,23 @@ static void count_report(struct success_view *view, enum weir_outcome outcome)
 	bool accepted = outcome == WEIR_OUTCOME_SUCCESS;
 	enum header_result stored;
 
-	while ((stored = fit_header(view)) == HEADER_CHANGED)
-		read_view(view);
+	while ((stored = fit_success_header(view)) == HEADER_CHANGED)
+		read_success_view(view);
 	if (stored == HEADER_STORED)
 		success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
 		                   (struct success_part){.accepts = accepted, .failed = !accepted});
 }
 
 /* Releases one permit, or without a name takes the newest requests off. */
-static void release(struct success_view *view, const struct algo_call *call,
-                    struct algo_decision *out)
+static void release_requests(struct success_view *view, const struct algo_call *call,
+                             struct algo_decision *out)
 {
 	const struct success_params *params;
 	uint64_t until_ns = call->until_ns;
 	bool held = call->cost > 0 && until_ns > view->key.now_ns;
 	bool counts = algo_op_counts_outcome(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
 
-	read_view(view);
+	read_success_view(view);
 	params = &view->key.limit->success;
 	if (until_ns == 0)
 		refund_newest(view, call->cost);
@@ -166,7 +166,7 @@ static void release(struct success_view *view, const struct algo_call *call,
 		count_report(view, call->outcome);
 	else if (held && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
 		refund_part(view, success_part_of(params, until_ns - params->timeout_ns), 1);
-	read_view(view);
+	read_success_view(view);
 	fill_decision(view, out);
 	out->allowed = held || until_ns == 0;
 }
@@ -175,11 +175,11 @@ static void reset_counts(struct success_view *view, struct algo_decision *out)
 {
 	const struct reported_key *key = &view->key;
 
-	read_view(view);
+	read_success_view(view);
 	for (size_t i = 0; i < key->count; i++)
 		if (key->states[i].at.cell)
 			success_record_clear(key->limit, &key->states[i].at);
-	read_view(view);
+	read_success_view(view);
 	fill_decision(view, out);
 }
 
@@ -190,11 +190,11 @@ uint64_t success_apply(const struct call_target *target, const struct algo_call 
 
 	reported_key_begin(&view.key, target);
 	if (algo_consumes(call))
-		return acquire_permit(&view, call, out);
+		return acquire_success_permit(&view, call, out);
 	if (call->op == ALGO_RESET)
 		reset_counts(&view, out);
 	else if (algo_op_releases(call->op))
-		release(&view, call, out);
+		release_requests(&view, call, out);
 	else
 		peek_key(&view, out);
 	return 0;

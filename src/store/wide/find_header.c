@@ -22,8 +22,8 @@ struct use_policy {
 };
 
 /* The units that a key has in use: evicting the state gives them back to the key. */
-static uint64_t units_in_use(const struct eviction_policy *eviction_policy, struct cell *cell,
-                             struct cell header)
+static uint64_t key_units_in_use(const struct eviction_policy *eviction_policy, struct cell *cell,
+                                 struct cell header)
 {
 	const struct use_policy *use_policy = (const struct use_policy *)eviction_policy;
 	struct record record = wide_record(use_policy->wide, cell, cell_tag(header));
@@ -68,7 +68,7 @@ __attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wid
 
 bool wide_store_header(struct wide_state *state, const struct record_step *on, struct cell after)
 {
-	struct use_policy use_policy = {{units_in_use}, state->wide, on};
+	struct use_policy use_policy = {{key_units_in_use}, state->wide, on};
 
 	if (!state->wide)
 		return cell_swap(state->at.cell, state->at.header, after);
