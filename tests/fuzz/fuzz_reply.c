@@ -31,7 +31,7 @@ static size_t read_all(const struct redis_reply *reply)
 	return n;
 }
 
-/* A cluster that is told so knows a node for each slot. */
+/* Applies a slot map or a redirect; each slot has a known node after it. */
 static void learn(const struct redis_reply *reply)
 {
 	static const struct redis_host seed = {"h", 1};

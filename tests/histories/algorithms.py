@@ -1,4 +1,4 @@
-"""A table with a row for each algorithm: the parameters that the generator draws, and the bounds that the judge expects."""
+"""A table with an entry for each algorithm: the parameters that the generator draws, and the bounds that the judge expects."""
 
 import dataclasses
 import math

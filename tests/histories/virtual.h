@@ -23,7 +23,7 @@ enum virtual_fault {
 
 #define VIRTUAL_SERVERS_MAX 4
 
-/** Redis's clock is a file of this path from now on. False: it can't be mapped. */
+/** Redis's clock is a file of this path from now on. Returns false if it can't be mapped. */
 bool virtual_share_clock(const char *path);
 /** Begins a history: all clocks at `now_ns`, no fault. */
 void virtual_begin(uint64_t now_ns);

@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "rules/rate.h"
 
-/* Adds the parameter's default; null: it has none that could be told. */
+/* Adds the parameter's default, or null if it is required or its default is outside its bounds. */
 static void add_default(struct buffer *out, const struct algo_parameter *parameter)
 {
 	if (parameter->type == ALGO_TEXT)

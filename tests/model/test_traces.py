@@ -183,7 +183,7 @@ def trace(draw, limit, backwards):
 def agree(draw, limit, steps_back=True):
     options, make, _ = limit
     alone, alone_model = weir.Limiter(options), make()
-    # What is spent is room for another key. So where time steps back and would
+    # Spent units leave space for another key. So where time steps back and would
     # want it again, each key has a table to itself.
     backwards, shared = steps_back and draw(st.booleans()), weir.Limit(options)
     tables = [weir.Table(1000), weir.Table(1000)] if backwards else [weir.Table(1000)] * 2

@@ -1,4 +1,4 @@
-"""sliding_window's head and row in every order of the steps on them: spin finds no
+"""sliding_window's header and record in every order of the steps on them: spin finds no
 counterexample, and finds one as soon as something is left out."""
 
 import pytest

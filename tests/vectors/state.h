@@ -17,9 +17,9 @@ struct state {
 	struct breaker_tally tally;   /* its window, ... */
 	uint64_t in_flight;         /* and its permits; or */
 	struct success_state accepts;
-	uint64_t quota;             /* of those that are measured the limit; 0: there is no state */
+	uint64_t quota;             /* of those that are measured the limit; 0 if there is no state */
 	struct uses_entry list[ALGO_WIDTH_MOST + 1];
-	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0: none */
+	uint64_t names[STATE_PERMITS_MAX]; /* of a log's uses, by permit; 0 if there are none */
 };
 
 /** The state that is written so: `written` is JSON's null where there is none. */

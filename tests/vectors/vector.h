@@ -16,7 +16,7 @@ struct vector_step {
 	struct algo_call
 	    call; /* a refund's permit is `permit` and `until_ns`; an acquire's, `permit` */
 	struct algo_time time;
-	uint64_t taken_until_ns;      /* acquire: what the permit is good for; 0: it has none */
+	uint64_t taken_until_ns;      /* acquire: what the permit is good for; 0 if it has none */
 	const json_t *before, *after; /* states; JSON's null: as never used */
 	struct weir_decision decision;
 	bool draws; /* from its trace's generator, if that is seeded */

@@ -47,7 +47,7 @@ class Sliding(Model):
             self.state = self._view(now)[1]
 
     def _view(self, now):
-        """When to take, and what is in use then."""
+        """The time at which to take, and the units in use then."""
         when = self.when(now)
         if not self.state:
             return when, []
