@@ -72,7 +72,10 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	limit->quota = options.rate.count;
 	limit->window_ns = limit->period_ns;
 	status = limit->algorithm->init(limit, &options, error);
-	/* The latest end of a calendar's next window, or ALGO_SKEW_NS more than other states need. */
+	/*
+	 * A state further ahead than this is a clock's error. A window of the calendar (`cache`) may be
+	 * an eighth longer than the one before it; other states need room for clocks that differ.
+	 */
 	limit->farthest_ns = u64_max(limit->farthest_ns, limit->window_ns) +
 	                     (limit->cache ? limit->window_ns / 8 : ALGO_SKEW_NS);
 	if (status != WEIR_OK)

@@ -1,4 +1,7 @@
-/* ask.h: what struct weir_ask and struct weir_report say, for limiters, tables and rules alike. */
+/*
+ * ask.h: checks struct weir_ask and struct weir_report and turns them into calls, in one way for
+ * limiters, tables and rules.
+ */
 #ifndef API_ASK_H
 #define API_ASK_H
 

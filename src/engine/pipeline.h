@@ -1,9 +1,10 @@
 /*
- * pipeline.h: requests on their way through stages. Each stage needs memory that the stage before
- * has asked for.
+ * pipeline.h: carries the requests of a batch through stages, so that waits for memory overlap.
+ * Each stage prefetches the memory that the next stage needs.
  *
- * Requests go in blocks, each one stage behind the block before it, so that memory is never idle.
- * If all are one block, a stage is a pass over all. The last stage decides, in their order.
+ * Requests go in blocks, each one stage behind the block before it. So the memory of one block is
+ * fetched while other blocks are worked on. With a single block, each stage is a pass over all
+ * requests. The last stage decides the requests in their order.
  */
 #ifndef ENGINE_PIPELINE_H
 #define ENGINE_PIPELINE_H

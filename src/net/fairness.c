@@ -1,4 +1,7 @@
-/* fairness.c: divides the work of an iteration among connections, as internal.h explains. */
+/*
+ * fairness.c: divides the work of an iteration of the event loop among its connections. The more
+ * connections are ready, the smaller the share of each.
+ */
 #include "net/internal.h"
 
 static void share_among(struct net_loop *loop, size_t count)

@@ -1,5 +1,7 @@
-/* filter.c: passes bytes through the filter of a connection, and buffers output until its handshake
- * is done. */
+/*
+ * filter.c: passes the bytes of a connection through its filter, such as TLS, and buffers output
+ * until the handshake of the filter is done.
+ */
 #include "net/internal.h"
 
 static void send_filter_output(struct net_conn *conn)

@@ -119,6 +119,10 @@ static bool add_part_of_stripes(const struct breaker_params *params, const struc
 	return any;
 }
 
+/*
+ * Adds up the parts of the window that have not ended. Returns how long the newest result still
+ * counts: the record must be stored for so long.
+ */
 static uint64_t tally_parts(const struct breaker_params *params, const struct record *record,
                             const struct breaker_snapshot *snapshot, uint64_t now_ns,
                             struct breaker_tally *tally)

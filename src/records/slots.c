@@ -1,4 +1,4 @@
-/* slots.c: acquires, refunds and reads units in the slots that slots.h describes. */
+/* slots.c: acquires, refunds and reads units of limits that count them by the slots of a period. */
 #include "records/slots.h"
 
 enum {

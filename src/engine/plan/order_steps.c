@@ -6,7 +6,8 @@
 /*
  * Whether to peek before charging: if several enforced steps are all or nothing. If the order of
  * rules decides and all enforced steps are remote, their store runs them in that order without a
- * peek.
+ * peek. It also peeks if a rule behind the steps answers without limits (`listed`) or could never
+ * grant its cost: then the steps only find out whether one of them is refused first.
  */
 static bool peeks_first(const struct plan *plan)
 {

@@ -1,5 +1,6 @@
 /*
- * stage_steps.h: runs the steps of a plan's stage: which steps, with which call, and their results.
+ * stage_steps.h: chooses the steps that a stage of a plan runs, makes the call of each, and records
+ * its result.
  */
 #ifndef ENGINE_PLAN_STAGE_STEPS_H
 #define ENGINE_PLAN_STAGE_STEPS_H

@@ -209,6 +209,10 @@ void submit_by_permit(const struct decision_context *context, struct plan *plan,
 	append_operation(context, plan, step, call, one, true)->is_apart = true;
 }
 
+/*
+ * Submits a claim of the permit: an acquire of its mark at the store that the servers share. Only
+ * one server gets it, so a permit whose charges are in memory is reported or refunded once.
+ */
 bool submit_claim(const struct decision_context *context, struct plan *plan, struct plan_step *step)
 {
 	struct submission *submission = plan->submission;

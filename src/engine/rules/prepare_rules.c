@@ -207,7 +207,7 @@ static inline bool uses_rule(const struct engine_rule_operation *operation,
 	return !operation || operation->feedback == 0 || rule->feedback[operation->feedback - 1] > 0;
 }
 
-/* A rule that answers by itself, in a plan of each: whether it has a step that is refused. */
+/* Whether a rule that answers by itself becomes a refused step, in plans of rule operations. */
 static inline bool has_refused_step(const struct engine_rule_operation *operation,
                                     const struct rules_rule *rule)
 {

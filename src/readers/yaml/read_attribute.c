@@ -1,4 +1,7 @@
-/* read_attribute.c: reads names of attributes. */
+/*
+ * read_attribute.c: reads the names of request attributes that rules use, and warns of names that
+ * are probably misspelled.
+ */
 #include "base/text/misspelling.h"
 #include "readers/yaml/read.h"
 #include "rules/attribute.h"

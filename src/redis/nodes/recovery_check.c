@@ -87,10 +87,10 @@ static void on_script_reply(struct redis_node *node, const struct redis_reply *r
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
 
 /*
- * Sends a write, because a Redis that is full or a replica refuses it, and could not be used; a
- * node that replies MOVED can be used. A script comes before the write, because a user may be
- * allowed to write but not to call scripts. A Redis that has refused commands of scripts gets a
- * script that calls them.
+ * Sends what a usable Redis accepts. A write, because a replica or a Redis that is full refuses it;
+ * a node that replies MOVED is usable. Before it a call of a script, because a user may be allowed
+ * to write but not to call scripts. Calling NO_SCRIPT costs nothing. Only a Redis that has refused
+ * commands inside scripts (`loads`) gets a real script, which calls these commands without a key.
  */
 static bool send_check(struct redis_node *node, struct slice key)
 {

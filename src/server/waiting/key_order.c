@@ -113,10 +113,10 @@ static void append_order(struct key_order *keys, struct suspended *suspended)
 	count_keys(keys, client, &suspended->order, 1);
 }
 
-static void wait_behind(struct suspended *suspended, struct suspended *find_predecessor)
+static void wait_behind(struct suspended *suspended, struct suspended *predecessor)
 {
-	suspended->order.predecessor = find_predecessor;
-	find_predecessor->order.has_followers = true;
+	suspended->order.predecessor = predecessor;
+	predecessor->order.has_followers = true;
 }
 
 bool key_order_enqueue(struct key_order *keys, struct suspended *suspended)
@@ -166,14 +166,14 @@ void key_order_remove(struct key_order *keys, struct suspended *suspended,
 	list = &client_of(suspended->unanswered.conn)->ordered;
 	remove_order(keys, suspended);
 	for (; suspended->order.has_followers && node; node = node->next) {
-		struct suspended *next = list_of(node, struct suspended, order.node), *first;
+		struct suspended *next = list_of(node, struct suspended, order.node), *predecessor;
 
 		if (next->order.predecessor != suspended)
 			continue;
-		first = find_predecessor(list, list_previous(list, node), &next->order);
+		predecessor = find_predecessor(list, list_previous(list, node), &next->order);
 		next->order.predecessor = NULL;
-		if (first)
-			wait_behind(next, first);
+		if (predecessor)
+			wait_behind(next, predecessor);
 		else
 			start(next);
 	}
