@@ -1,4 +1,7 @@
-/* conn_limit.c: limits accepted connections, with a reserve beyond the limit for operators. */
+/*
+ * conn_limit.c: limits accepted connections. Connections beyond the limit go into a small reserve,
+ * from which the owner may admit operators; when it is full, the oldest is closed.
+ */
 #include "net/internal.h"
 
 #include <string.h>

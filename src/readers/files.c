@@ -1,8 +1,8 @@
 /*
  * files.c: reads one configuration from texts and files in any language.
  *
- * Our own file is read first, wherever it stands among the others, for it has settings that they
- * are read by. The rules are in the order of the files.
+ * The YAML file is read first, wherever it stands among the files, because its settings apply to
+ * the others, such as Koala's. The rules are in the order of the files.
  */
 #include <sys/stat.h>
 

@@ -55,7 +55,7 @@ class RedisCluster:
         info = node.client.execute_command("CLUSTER INFO")
         role = node.client.info("replication")
         return (info["cluster_state"] == "ok" and len(self.map_of(node)) == len(self.nodes) and
-                self._is_passed_on(role))
+                self._is_replicated(role))
 
     @staticmethod
     def _is_replicated(role):

@@ -76,7 +76,7 @@ def test_redis_py_pipelines(client, key):
 
 
 def test_redis_py_with_a_name_a_database_and_a_health_check(server):
-    client = redis.Redis(port=server.resp, db=0, client_name="tester", breaker_check_interval=1)
+    client = redis.Redis(port=server.resp, db=0, client_name="tester", health_check_interval=1)
     assert client.ping()
     client.close()
 

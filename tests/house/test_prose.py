@@ -7,8 +7,8 @@ import pytest
 
 # From what good C packages have. A number above its goal is what stands today, and is only ever lowered.
 MOST = {
-    "comments": {"of": 4, "what": 18.5, "shorthand": 20, "long": 7},
-    "pages": {"of": 6, "what": 21, "shorthand": 3, "long": 53},
+    "comments": {"of": 1, "what": 2, "shorthand": 2, "long": 1},
+    "pages": {"of": 1, "what": 1, "shorthand": 1, "long": 1},
     "tests": {"of": 3.2, "what": 13.5, "shorthand": 0.4, "long": 1.8},
 }
 

@@ -24,6 +24,11 @@ bool split_batch_is_settled(const struct batch *batch)
 	return true;
 }
 
+/*
+ * Makes the times of the items that are decided already count from now: the answer of the batch is
+ * sent when all its items are decided. A reset counts from the end of the wait, so it comes nearer
+ * only by the time that has passed beyond the wait.
+ */
 void split_batch_advance_time(const struct decider *decider, struct batch *batch)
 {
 	uint64_t now_ns = decider->context.at.now_ns;

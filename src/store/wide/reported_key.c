@@ -1,4 +1,6 @@
-/* reported_key.c: reads and stores the headers of a key whose entries are in one record or several.
+/*
+ * reported_key.c: reads and stores the headers of a key whose requests end with a report or refund.
+ * The key has a record in the newest table, and may have others in former tables.
  */
 #include "store/wide/reported_key.h"
 
