@@ -56,6 +56,11 @@ bool memory_apply_converted(const struct foreign_state *other, const struct algo
 	return true;
 }
 
+/*
+ * Finds a key's live cell in the former tables, the newest of them first. Ended cells are cleared on
+ * the way: times are stored modulo 2^60 ns, so an old one would count as live again later. A claim
+ * (a key that is being inserted) has no state yet.
+ */
 bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_ns,
                         struct observed_cell *observed)
 {
@@ -68,8 +73,7 @@ bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_
 				break;
 			if (cell_ahead_ns(observed->value, now_ns) > 0)
 				return true;
-			cell_swap(observed->cell, observed->value,
-			          (struct cell){0, 0}); /* else it lives again */
+			cell_swap(observed->cell, observed->value, (struct cell){0, 0});
 		}
 	}
 	*observed = (struct observed_cell){NULL, {0, 0}};

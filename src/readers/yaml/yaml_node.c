@@ -65,17 +65,17 @@ const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, con
 }
 
 /*
- * The status with which a mapping or a list goes on behind a part of it: a mistake is told now, and
- * noted. Anything else ends it.
+ * Lets a mapping or a list be read on after a part of it had a mistake: adds a remark about the
+ * mistake, sets *mistaken and returns WEIR_OK. Only WEIR_ENOMEM ends the reading.
  */
-static int go_on(struct reader *reader, int status, bool *mistaken)
+static int continue_after(struct reader *reader, int status, bool *mistaken)
 {
 	struct weir_error *error = reader->error;
 
 	if (status == WEIR_OK || status == WEIR_ENOMEM)
 		return status;
 	*mistaken = true;
-	if (!*error->message) /* its own parts have told it */
+	if (!*error->message) /* a mistake in a part of the part, which has its remark already */
 		return WEIR_OK;
 	status = remark_add(reader->config, REMARK_ERROR(reader->file, error->line, error->column), "%s",
 	                    error->message);
@@ -86,7 +86,7 @@ static int go_on(struct reader *reader, int status, bool *mistaken)
 int node_both(struct reader *reader, int first, int second)
 {
 	bool mistaken = first != WEIR_OK;
-	int status = go_on(reader, second, &mistaken);
+	int status = continue_after(reader, second, &mistaken);
 
 	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
 }
@@ -180,10 +180,10 @@ int node_mapping(struct reader *reader, const yaml_node_t *node, const struct no
 	if (status != WEIR_OK)
 		return status;
 	for (size_t i = 0; i < node_pair_count(node) && status == WEIR_OK; i++)
-		status = go_on(reader, sort_pair(reader, &node->data.mapping.pairs.start[i], &pairs),
+		status = continue_after(reader, sort_pair(reader, &node->data.mapping.pairs.start[i], &pairs),
 		               &mistaken);
 	for (size_t i = 0; i < table->count && status == WEIR_OK; i++)
-		status = go_on(reader, read_key(reader, node, &pairs, i, object), &mistaken);
+		status = continue_after(reader, read_key(reader, node, &pairs, i, object), &mistaken);
 	if (values)
 		memcpy(values, pairs.values, sizeof pairs.values);
 	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
@@ -343,7 +343,7 @@ int node_names_sort(struct reader *reader, struct node_name *names, size_t count
 		if (!slice_equal(names[first].text, names[i].text))
 			first = i;
 		else
-			status = go_on(reader,
+			status = continue_after(reader,
 			               node_error(reader, names[i].node,
 			                          "expected each %s once, found \"%.*s\" again: the first is in "
 			                          "line %u", what, (int)names[i].text.len, names[i].text.data,
@@ -399,7 +399,7 @@ int node_items(struct reader *reader, const yaml_node_t *node, const struct node
 		own[i] = (struct node_name){.node = pairs ? node_at(reader, pair->key) : value, .index = i};
 		if (own[i].node->type == YAML_SCALAR_NODE)
 			own[i].text = node_slice(own[i].node);
-		status = go_on(
+		status = continue_after(
 		    reader, items->read(reader, &own[i], value, (char *)out->elements + i * items->size),
 		    &mistaken);
 	}

@@ -40,7 +40,6 @@ warn_at(const struct warnings *warnings, struct position position, const char *f
 static const struct rules_text *redis_of(const struct warnings *warnings, size_t limit)
 {
 	const struct rules_limit *from = &warnings->config->limits[limit];
-
 	const struct algorithm *algorithm = algorithm_of(from->options.algorithm);
 
 	if (algorithm->draws || algorithm->judges || !rules_store(from, warnings->plan->redis))
@@ -48,8 +47,11 @@ static const struct rules_text *redis_of(const struct warnings *warnings, size_t
 	return from->store.text ? &from->store : &warnings->config->store;
 }
 
-/* The Redis of a limit whose whole quota each server would grant by itself, or NULL. */
-static const struct rules_text *local_redis(const struct warnings *warnings)
+/*
+ * The Redis of a limit that each server would grant whole while that Redis is unavailable, because
+ * its on_store_failure is local; NULL if there is none.
+ */
+static const struct rules_text *redis_of_local_limit(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
 	const struct rules_text *redis = NULL;
@@ -70,7 +72,7 @@ static const struct rules_text *local_redis(const struct warnings *warnings)
 
 static void check_nodes(const struct warnings *warnings)
 {
-	const struct rules_text *store = warnings->config->has_nodes ? NULL : local_redis(warnings);
+	const struct rules_text *store = warnings->config->has_nodes ? NULL : redis_of_local_limit(warnings);
 	/* a flag may have named another store than the file */
 	bool in_file =
 	    store && store->text &&
@@ -81,8 +83,7 @@ static void check_nodes(const struct warnings *warnings)
 		        in_file ? (struct position){store->file, store->line, store->column}
 		                : (struct position){0},
 		        "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
-		        "each "
-		        "server would grant the whole quota of limits whose on_store_failure is local");
+		        "each server would grant the whole quota of limits whose on_store_failure is local");
 }
 
 static void check_chunk(const struct warnings *warnings, const struct rules_limit *limit,
