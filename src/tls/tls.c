@@ -149,8 +149,10 @@ static void remove_recent(struct tls *tls)
 }
 
 /*
- * Adds the connection to `recent`. To allocate both buffers for each request would take a twentieth
- * of its instructions over TLS.
+ * Adds the connection to `recent`, the connections that retain OpenSSL's buffers: allocating both
+ * for each request would take a twentieth of its instructions. If `recent` is full, only one in
+ * TLS_RECENT_MISSES attempts replaces the oldest, so that many connections do not displace each
+ * other at every request.
  */
 static void add_recent(struct tls *tls)
 {

@@ -1,7 +1,7 @@
 /*
- * sleep.h: acquires, blocking its thread until a deadline.
+ * sleep.h: blocks the calling thread until its request is decided, or until a deadline.
  *
- * The caller decides in its own way: for a limit without keys, or for a request.
+ * A function of the caller decides the request: one for a limit without keys, others for requests.
  */
 #ifndef WAIT_SLEEP_H
 #define WAIT_SLEEP_H

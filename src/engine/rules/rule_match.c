@@ -293,7 +293,9 @@ static void sort_few(struct match_found *found)
 	found->count = kept;
 }
 
-static bool sort_many(const struct match *match, struct match_found *found, struct arena *arena)
+/* Sorts the rules that were found by their numbers, and drops duplicates: for long lists. */
+static bool sort_without_duplicates(const struct match *match, struct match_found *found,
+                                    struct arena *arena)
 {
 	size_t words = match->rule_count / 64 + 1, kept = 0;
 	uint64_t *bits = arena_array(arena, words, sizeof *bits);
@@ -328,7 +330,7 @@ bool match_rules(const struct match *match, struct match_value *values, struct a
 	if (search.in_order)
 		return true;
 	if (found->count > SORTED_MAX)
-		return sort_many(match, found, arena);
+		return sort_without_duplicates(match, found, arena);
 	sort_few(found);
 	return true;
 }

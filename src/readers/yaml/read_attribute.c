@@ -27,7 +27,7 @@ static const char *look_for(const struct weir_config *config, const char *name, 
 	return near;
 }
 
-static int doubt(struct reader *reader, const yaml_node_t *node, const char *name)
+static int warn_of_misspelling(struct reader *reader, const yaml_node_t *node, const char *name)
 {
 	const struct weir_config *config = reader->config;
 	struct forwarded_attribute forwarded;
@@ -60,7 +60,7 @@ int read_attribute(struct reader *reader, struct node_name *name, const yaml_nod
 		return node_no_memory(reader);
 	if (error.status)
 		return node_error(reader, node, "%s", error.message);
-	return status ?: doubt(reader, node, *out);
+	return status ?: warn_of_misspelling(reader, node, *out);
 }
 
 void read_print_name(const struct printer *printer, const void *element)

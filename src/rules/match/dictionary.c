@@ -156,8 +156,8 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 }
 
 /* Counts the entries that need room, and checks that the text can be read. */
-static int expect(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
-                  const struct dictionary_reporter *reporter, struct weir_error *error)
+static int count_entries(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
+                         const struct dictionary_reporter *reporter, struct weir_error *error)
 {
 	struct weir_error wrong;
 	unsigned line = 0;
@@ -252,7 +252,7 @@ static int read_words(struct dictionary *dictionary, struct slice text,
 	int status = words_open(&dictionary->words, count_lines(text));
 
 	if (status == WEIR_OK)
-		status = expect(dictionary, text, &ranges, reporter, error);
+		status = count_entries(dictionary, text, &ranges, reporter, error);
 	if (status == WEIR_EINVAL) /* it has said why */
 		return status;
 	if (status == WEIR_OK)
