@@ -171,7 +171,7 @@ def test_a_start_waits_for_the_larger_file(serve_file, used, tmp_path):
             server.wait()
 
 
-def test_a_resize_needs_capacity(used):
+def test_needs_a_resize(used):
     done = weir("serve", "--store", f"file:{used}", "--capacity", str(LARGE))
     assert done.returncode == 1
     assert (f"capacity: expected {LARGE}, found {SMALL} in the file: to enlarge it, stop all "
