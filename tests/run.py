@@ -205,15 +205,15 @@ class Builds:
         self.pool = concurrent.futures.ThreadPoolExecutor(1)
         self.results = {form: self.pool.submit(build, form, *(["nice"] if i else []))
                         for i, form in enumerate(forms)}
-        self.told = set()
+        self.reported = set()
 
     def has(self, form, tally):
-        """Whether a form could be built; waits for it. A failure is told once."""
+        """Whether a form could be built; waits for it. A failure is reported once."""
         started = time.monotonic()
         code, log = self.results[form].result()
-        if form not in self.told:
+        if form not in self.reported:
             tally.add(f"{form} build", 0, int(code != 0), time.monotonic() - started, log)
-        self.told.add(form)
+        self.reported.add(form)
         return code == 0
 
 

@@ -214,10 +214,10 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 	if (ask_check_report(report) != WEIR_OK)
 		return WEIR_EINVAL;
 	if (limiter->limit.algo.algorithm->judges && permit->id != 0) {
-		const struct breaker_report told = {permit->until_ns, permit->id, report->latency_ns,
-		                                    report->outcome};
+		const struct breaker_report outcome = {permit->until_ns, permit->id, report->latency_ns,
+		                                       report->outcome};
 
-		if (store_keyless_try_report(&limiter->state, &limiter->limit.algo, &told,
+		if (store_keyless_try_report(&limiter->state, &limiter->limit.algo, &outcome,
 		                             limiter_moment(limiter, now_ns).now_ns)) {
 			waitlist_wake(&limiter->waiting, 0);
 			return WEIR_OK;

@@ -68,8 +68,8 @@ void remote_end(struct remote *remote, const struct decision_context *context)
 typedef enum engine_state engine_begin(const struct decision_context *context, struct plan *plan,
                                        struct weir_decision *decision);
 
-static int run(engine_begin *begin, struct decision_context *context, struct plan *plan,
-               bool is_direct, struct weir_decision *decision)
+static int run_plan(engine_begin *begin, struct decision_context *context, struct plan *plan,
+                    bool is_direct, struct weir_decision *decision)
 {
 	struct remote remote;
 	int status = remote_begin(&remote, context, engine_is_remote(plan));
@@ -86,13 +86,13 @@ static int run(engine_begin *begin, struct decision_context *context, struct pla
 int remote_decide(struct decision_context *context, struct plan *plan, bool is_direct,
                   struct weir_decision *decision)
 {
-	return run(engine_decide, context, plan, is_direct, decision);
+	return run_plan(engine_decide, context, plan, is_direct, decision);
 }
 
 int remote_report(struct decision_context *context, struct plan *plan,
                   struct weir_decision *decision)
 {
-	return run(engine_report, context, plan, false, decision);
+	return run_plan(engine_report, context, plan, false, decision);
 }
 
 int weir_private_table_call(struct weir_table *table, struct store_caller *caller, uint64_t nodes)

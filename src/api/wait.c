@@ -14,8 +14,8 @@ struct request_wait {
 	int status;
 };
 
-static bool begin(struct request_wait *waiting, struct remote *remote, struct moment at,
-                  struct weir_decision *d)
+static bool begin_wait(struct request_wait *waiting, struct remote *remote, struct moment at,
+                       struct weir_decision *d)
 {
 	waiting->context.at = at;
 	waiting->status = remote_begin(remote, &waiting->context, engine_is_remote(waiting->plan));
@@ -44,7 +44,7 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 
 	plan->position = position;
 	plan->max_wait_ns = max_wait_ns;
-	if (!begin(waiting, &remote, at, d))
+	if (!begin_wait(waiting, &remote, at, d))
 		return true;
 	if (finish(waiting, &remote,
 	           (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d), d))
@@ -62,7 +62,7 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 	struct request_wait *waiting = (struct request_wait *)wait;
 	struct remote remote;
 
-	if (begin(waiting, &remote, at, d))
+	if (begin_wait(waiting, &remote, at, d))
 		finish(waiting, &remote, engine_deny(&waiting->context, waiting->plan, reason, d), d);
 }
 

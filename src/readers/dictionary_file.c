@@ -26,7 +26,8 @@ static void report_line(void *context, const struct weir_error *error)
 }
 
 /* Returns NULL if it was not opened yet. */
-static const struct rules_dictionary *find(const struct weir_config *config, const char *path)
+static const struct rules_dictionary *find_dictionary(const struct weir_config *config,
+                                                      const char *path)
 {
 	const struct rules_dictionary *item = config->dictionaries;
 
@@ -38,7 +39,7 @@ static const struct rules_dictionary *find(const struct weir_config *config, con
 /* Adds the remarks about the file as a whole. */
 static void tell_of_all(struct remarks *remarks)
 {
-	const struct rules_dictionary *item = find(remarks->config, remarks->path);
+	const struct rules_dictionary *item = find_dictionary(remarks->config, remarks->path);
 	int status = WEIR_OK;
 
 	if (remarks->wrong > SOURCE_WRONG_LINES_MAX)
@@ -77,7 +78,7 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
 
 	*out = NULL;
 	if (remarks.path) {
-		is_known = find(config, remarks.path);
+		is_known = find_dictionary(config, remarks.path);
 		status = weir_private_config_dictionary(config, remarks.path, &reporter, out, &why);
 		if (!is_known)
 			tell_of_all(&remarks);

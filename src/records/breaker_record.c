@@ -322,8 +322,8 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              struct breaker_permit permit, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	unsigned flights = breaker_in_flight_at(params);
-	struct own_cells of = {flights, params->max_concurrent, 0, permit.until_ns};
+	unsigned first_entry = breaker_in_flight_at(params);
+	struct own_cells of = {first_entry, params->max_concurrent, 0, permit.until_ns};
 	enum breaker_acquired acquired;
 	uint64_t last_ns;
 
@@ -335,7 +335,7 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 	if (acquired != BREAKER_FULL)
 		return acquired;
 	/* Its entry has a permit of a former max_concurrent. */
-	of.count = at->record.width - flights;
+	of.count = at->record.width - first_entry;
 	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
 	return acquire_own_cell(limit, at, snapshot, of, now_ns);
 }

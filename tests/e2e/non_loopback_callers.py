@@ -49,13 +49,13 @@ def answer_of(server, address, call):
 def main():
     alone = "WEIR_NAMESPACE" in os.environ
     address = address_of_namespace() if alone else address_of_machine()
-    told = []
+    results = []
     for config, calls in json.load(sys.stdin):
         server = Server("--http", f"{address}:0", "--resp", f"{address}:0", "--threads", "1",
                         config=config, directory=sys.argv[1], ports=False)
-        told.append({"log": server.log, "told": [answer_of(server, address, call) for call in calls]})
+        results.append({"log": server.log, "replies": [answer_of(server, address, call) for call in calls]})
         assert server.stop() == 0
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 main()

@@ -230,19 +230,19 @@ def test_callers_of_other_machines_may_acquire_but_not_administrate(tmp_path):
         exposed = [line for line in run["log"] if " warning exposed " in line]
         assert len(exposed) == 2, run["log"]
         assert all(word in line and "docs/security.md" in line for line in exposed)
-    for told in closed["told"][:len(asks)]:
-        assert told[0] == 200 if isinstance(told, list) else told[0] == "[", told
-    transaction = closed["told"][len(asks)]
+    for reply in closed["replies"][:len(asks)]:
+        assert reply[0] == 200 if isinstance(reply, list) else reply[0] == "[", reply
+    transaction = closed["replies"][len(asks)]
     assert transaction.count("-NOPERM expected ") == 2 and transaction.endswith(", 1]"), transaction
-    for told in closed["told"][len(asks) + 1:]:
-        if isinstance(told, list):
-            assert told[0] == 403 and "`protected`" in told[1], told
+    for reply in closed["replies"][len(asks) + 1:]:
+        if isinstance(reply, list):
+            assert reply[0] == 403 and "`protected`" in reply[1], reply
         else:
-            assert told.startswith("-NOPERM expected a caller on this server's machine or in its "
-                                   "`protected`, found "), told
-    for told in opened["told"][:-1] + listed["told"]:
-        assert told[0] == 200 if isinstance(told, list) else told[0] in "[+012", told
-    assert opened["told"][-1][0] == 403 and "`hosts`" in opened["told"][-1][1]
+            assert reply.startswith("-NOPERM expected a caller on this server's machine or in its "
+                                   "`protected`, found "), reply
+    for reply in opened["replies"][:-1] + listed["replies"]:
+        assert reply[0] == 200 if isinstance(reply, list) else reply[0] in "[+012", reply
+    assert opened["replies"][-1][0] == 403 and "`hosts`" in opened["replies"][-1][1]
 
 
 ATTACK = """

@@ -131,17 +131,17 @@ def test_start_reload_and_stop_are_logged_in_the_configured_format(serve, form):
     if form == "json":
         records = [json.loads(line) for line in lines]
         assert all(TIME.fullmatch(record["time"]) for record in records)
-        told = [(record["level"], record["event"]) for record in records]
-        failed = records[told.index(("error", "reload_failed"))]
+        logged = [(record["level"], record["event"]) for record in records]
+        failed = records[logged.index(("error", "reload_failed"))]
         assert (failed["file"], failed["line"], failed["column"]) == (str(server.config), 1, 47)
         assert failed["message"].startswith("expected a rate")
         assert records[0]["limits"] == 5
     else:
         assert all(TIME.fullmatch(line.split()[0]) for line in lines)
-        told = [tuple(line.split()[1:3]) for line in lines]
+        logged = [tuple(line.split()[1:3]) for line in lines]
         assert f" error reload_failed {server.config}:1:47: error: expected a rate" in lines[3]
         assert f" info started version=1.0.0 file={server.config} limits=5 rules=1 " in lines[0]
-    assert told == [("info", "started"), ("warning", "restart_needed"), ("info", "reloaded"),
+    assert logged == [("info", "started"), ("warning", "restart_needed"), ("info", "reloaded"),
                     ("error", "reload_failed"), ("info", "stopping"), ("info", "stopped")]
 
 

@@ -54,14 +54,14 @@ def test_lint_warns_of_a_rule_whose_requests_a_proxy_can_not_report(tmp_path, al
     for auth in ("", "auth: yes\n", "auth: no\n", "auth: reports\n"):
         file.write_text(f"limits: {{ backend: {{ algorithm: {algorithm}, {parameters} }} }}\n"
                         f"rules:\n  - {{ name: site, {rule}, limits: [backend] }}\n{auth}")
-        is_told = warned and auth in ("", "auth: yes\n")
+        is_warned = warned and auth in ("", "auth: yes\n")
         done = weir("lint", "--strict", file)
-        told = [line for line in done.stderr.splitlines() if "waits for a report" in line]
-        assert (done.returncode, len(told)) == (1 if is_told else 0, 1 if is_told else 0), done.stderr
-        if is_told:
+        advised = [line for line in done.stderr.splitlines() if "waits for a report" in line]
+        assert (done.returncode, len(advised)) == (1 if is_warned else 0, 1 if is_warned else 0), done.stderr
+        if is_warned:
             assert re.fullmatch(rf"{file}:3:13: warning: expected `auth: no`, `auth: reports`, or an attribute "
                                 r"in `match` that no proxy sends, found none: limit \"backend\" .* rule \"site\" .*",
-                                told[0])
+                                advised[0])
         printed = weir("lint", "--to", "yaml", file).stdout
         assert ("auth:" in printed) == (auth in ("auth: no\n", "auth: reports\n"))
         assert auth in printed or auth == "auth: yes\n"

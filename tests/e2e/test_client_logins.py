@@ -83,7 +83,7 @@ def test_a_wrong_login_is_refused(serve, user, env):
     assert done.stderr == "weir bench: error reply: HTTP/1.1 401 Unauthorized\n"
 
 
-@pytest.mark.parametrize("user, env, told", [
+@pytest.mark.parametrize("user, env, message", [
     (None, {**PASSWORD, **TOKEN}, "expected WEIR_PASSWORD or WEIR_TOKEN in the environment, found both"),
     ("everything", {**PASSWORD, **TOKEN}, "expected WEIR_PASSWORD or WEIR_TOKEN in the environment, found both"),
     ("everything", {}, "expected WEIR_PASSWORD or WEIR_TOKEN in the environment beside --user, found neither"),
@@ -93,9 +93,9 @@ def test_a_wrong_login_is_refused(serve, user, env):
     ("everything:all", {},
      "--user: expected a name without a colon; the secret comes from WEIR_PASSWORD or WEIR_TOKEN")])
 @pytest.mark.parametrize("command", [ask, bench])
-def test_an_incomplete_login_is_an_error_before_connecting(command, user, env, told):
+def test_an_incomplete_login_is_an_error_before_connecting(command, user, env, message):
     done = command("127.0.0.1:1", *named(user), env=env)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"weir {command.__name__}: {told}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"weir {command.__name__}: {message}\n")
 
 
 def test_a_login_file_takes_precedence_over_the_environment(users, tmp_path):

@@ -123,7 +123,7 @@ DEAF = {
     "an endless command": ("resp", b"*1000000\r\n", b"$60\r\n%s\r\n" % (b"x" * 60) * 900),
     "an endless head": ("http", b"GET / HTTP/1.1\r\nX: ", b"x" * 60_000),
 }
-CROWD = 20 if BUILD.name not in SANITIZED else 5  # sanitizers check accesses, not amounts
+DEAF_CLIENTS = 20 if BUILD.name not in SANITIZED else 5  # sanitizers check accesses, not amounts
 
 
 class Deaf(Wire):
@@ -149,16 +149,16 @@ def test_clients_that_never_read_cost_bounded_memory_and_delay_no_other(serve, n
     before = resident(server)
     waits = []
     with contextlib.ExitStack() as stack:
-        crowd = [stack.enter_context(Deaf(server.ports[protocol], head, data)) for _ in range(CROWD)]
+        deaf_clients = [stack.enter_context(Deaf(server.ports[protocol], head, data)) for _ in range(DEAF_CLIENTS)]
         for _ in range(5):
-            for deaf in crowd:
+            for deaf in deaf_clients:
                 deaf.push()
             waits.append(worst_wait(server))
         grown = resident(server) - before
     if BUILD.name not in SANITIZED:  # sanitizers are slow, and keep freed memory
         assert statistics.median(waits) < 0.5
         # 1.5 MiB per connection, and 8 MiB for an iteration of the loop.
-        assert grown < CROWD * (3 << 19) + (8 << 20)
+        assert grown < DEAF_CLIENTS * (3 << 19) + (8 << 20)
 
 
 def test_connections_that_are_reset_at_any_point_leak_nothing(serve, key):

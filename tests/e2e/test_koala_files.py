@@ -176,8 +176,8 @@ def test_probable_mistakes_cause_warnings_in_lint_and_at_the_start(tmp_path):
     server = Server("-c", conf)
     for line in OF_SLIPS:
         number, column, text = line.split(":", 2)
-        told = f"warning config_warning file={conf} line={number} column={column} "
-        assert sum(found.endswith(told + text.removeprefix(" warning: ")) for found in server.log) == 1
+        logged = f"warning config_warning file={conf} line={number} column={column} "
+        assert sum(found.endswith(logged + text.removeprefix(" warning: ")) for found in server.log) == 1
     # They are read as the warnings say.
     taken = server.get("/rule/browse?_writeThrough=yes&a=%3D5&b=1+-+3")
     assert taken.json["Ret_type"] == 1

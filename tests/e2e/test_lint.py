@@ -89,7 +89,7 @@ def test_invalid_addresses_are_reported_beside_other_mistakes(tmp_path):
 RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"
 
 
-@pytest.mark.parametrize("match, key, told", [
+@pytest.mark.parametrize("match, key, message", [
     ("pth: /x", "ip", '3:16: warning: expected an attribute that callers send, found "pth": did you mean "path"?'),
     ("path: /x", "ipp", '3:34: warning: expected an attribute that callers send, found "ipp": did you mean "ip"?'),
     ("method: get", "ip", '3:24: warning: expected a method in capital letters, found "get": no request at /auth has it'),
@@ -102,11 +102,11 @@ RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"
     ("ip: 10.0.0.0/8", "ip", None), ("method: [GET, HEAD]", "ip", None), ("method: \"*\"", "user", None),
     ("header.pth: x", "ip", None), ("tenant: x", "plan", None), ("ip: 10.0.0.1", "ip", None),
     ("ip: \"::ffff:10.0.0.0/104\"", "ip", None)])
-def test_a_valid_value_that_is_probably_a_mistake_is_a_warning(tmp_path, match, key, told):
+def test_a_valid_value_that_is_probably_a_mistake_is_a_warning(tmp_path, match, key, message):
     text = f"limits: {{ a: {LIMIT} }}\n" + RULE.format(match, key)
-    for flags, code in (([], 0), (["--strict"], 1 if told else 0)):
+    for flags, code in (([], 0), (["--strict"], 1 if message else 0)):
         found, remarks = lint(tmp_path, text, *flags)
-        assert (found, remarks) == (code, [told] if told else [])
+        assert (found, remarks) == (code, [message] if message else [])
 
 
 def test_a_file_that_lists_attributes_may_use_no_others(tmp_path):
@@ -135,7 +135,7 @@ def test_the_errors_of_a_file_of_mistakes_are_bounded_in_number_time_and_memory(
     assert len(remarks) == 1001 and "more than are listed here" in remarks[-1]
 
 
-@pytest.mark.parametrize("limit, told", [
+@pytest.mark.parametrize("limit, message", [
     ("quorum: 2", 'expected a store at Redis beside quorum, found none: this server alone judges limit "a"'),
     ("slow_rate: 30%", 'expected slow beside slow_rate, found none: no call of limit "a" is slow'),
     ("calls: 10, minimum: 20", 'expected a minimum of at most the 10 calls of the window, found 20: '
@@ -148,12 +148,12 @@ def test_the_errors_of_a_file_of_mistakes_are_bounded_in_number_time_and_memory(
                       'limit "a" is as long as the first'),
     ("sleep_max: 5s", None), ("probe_timeout: 1m", None), ("calls: 10, failures: 10", None), ("quorum: 0", None), ("slow_rate: 30%, slow: 1s", None), ("calls: 10, minimum: 10", None), ("calls: 10", None),
     ("preset: resilience4j, slow_rate: 30%", None)])
-def test_settings_without_effect_are_warnings(tmp_path, limit, told):
+def test_settings_without_effect_are_warnings(tmp_path, limit, message):
     code, remarks = lint(tmp_path, f"limits:\n  a: {{ algorithm: breaker, {limit} }}\n")
-    assert (code, remarks) == (0, [f"2:3: warning: {told}"] if told else [])
+    assert (code, remarks) == (0, [f"2:3: warning: {message}"] if message else [])
 
 
-@pytest.mark.parametrize("setting, told", [
+@pytest.mark.parametrize("setting, message", [
     ("users: [{ name: shop, certificate: shop, may: [ask] }]",
      "2:17: warning: expected `tls` with `clients` beside a user's certificate, found none: "
      "no client can be user 'shop'"),
@@ -171,11 +171,11 @@ def test_settings_without_effect_are_warnings(tmp_path, limit, told):
     ("users: [{ name: shop, unix: nobody-of-that-name, may: [ask] }]",
      "2:17: error: unix: expected a user of this system, found 'nobody-of-that-name'"),
 ])
-def test_a_user_or_setting_that_can_never_apply_is_a_warning(tmp_path, setting, told):
+def test_a_user_or_setting_that_can_never_apply_is_a_warning(tmp_path, setting, message):
     text = setting if setting.startswith("{") else f"limits: {{ login: {LIMIT} }}\n{setting}\n"
     code, remarks = lint(tmp_path, text)
-    assert remarks == ([told] if told else [])
-    assert code == (1 if told and "error" in told else 0)
+    assert remarks == ([message] if message else [])
+    assert code == (1 if message and "error" in message else 0)
 
 
 def test_users_may_use_limits_of_another_file(tmp_path):

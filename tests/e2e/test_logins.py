@@ -27,8 +27,8 @@ def test_failed_logins_slow_down_guesses_of_their_address_alone(serve):
         assert from_address(server, "127.0.0.2", *guess).startswith(b"-WRONGPASS expected the token")
     slowed = from_address(server, "127.0.0.2", *guess)
     assert re.match(rb"-WRONGPASS too many wrong logins from this address: try again in [1-6] s", slowed)
-    told = server.line_with("login_refused")
-    assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in told
+    message = server.line_with("login_refused")
+    assert " warning login_refused listener=resp peer=127.0.0.2 too many wrong logins" in message
     # Tokens are refused as well; logins that were right before pass; other addresses have their own failures.
     assert b"too many" in from_address(server, "127.0.0.2", "AUTH", "weir_guess")
     assert from_address(server, "127.0.0.2", "AUTH", "everything", "all") == b"+OK\r\n"
@@ -81,16 +81,16 @@ def all_lines(server):
     return server.log + [line for line in server.lines.queue if line]
 
 
-@pytest.mark.parametrize("login, told", [
+@pytest.mark.parametrize("login, message", [
     (None, "expected a proxy that is a user, by Weir-Authorization, its certificate or its account, found no login"),
     (authorization("changer"), "expected a user who may ask, found 'changer'"),
     ("Bearer weir_wrong", "expected the token, or the name and the password, of a user, found others")])
-def test_the_reason_why_a_proxy_was_refused_is_logged_once(serve, login, told):
+def test_the_reason_why_a_proxy_was_refused_is_logged_once(serve, login, message):
     server = serve("--threads", "1", config=CONFIG)
     for _ in range(5):
         assert server.get("/auth", {"Weir-Authorization": login} if login else {}).status == 500
     lines = [line for line in all_lines(server) if "proxy_refused" in line]
-    assert len(lines) == 1 and lines[0].endswith(f" warning proxy_refused peer=127.0.0.1 {told}"), lines
+    assert len(lines) == 1 and lines[0].endswith(f" warning proxy_refused peer=127.0.0.1 {message}"), lines
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -108,7 +108,7 @@ def test_the_name_of_a_failed_login_is_not_logged(serve, form):
     assert not [line for line in lines if re.search("s3cret|guess|reloaded", line)]
 
 
-@pytest.mark.parametrize("text, told", [
+@pytest.mark.parametrize("text, message", [
     ("weir_some\n", None), ("weir_some\nits hash\n", None), ("some:weir_some", None),
     ("everything:all\n", None), ("asker:weir_asker\r\n", None),
     ("weir_wrong", "weir ask: WRONGPASS expected the token, or the name and the password, of a user"),
@@ -116,13 +116,13 @@ def test_the_name_of_a_failed_login_is_not_logged(serve, form):
     ("changer:weir_changer", "weir ask: NOPERM expected a user who may ask, found 'changer'"),
     ("x" * 3000, "weir ask: WRONGPASS"), ("x" * 2000000, "weir ask: --login: "), (None, "weir ask: --login: "),
 ])
-def test_ask_logs_in(users, tmp_path, text, told):
+def test_ask_logs_in(users, tmp_path, text, message):
     file = tmp_path / "login"
     if text is not None:
         file.write_bytes(text.encode())
     server = f"127.0.0.1:{users.resp}"
     done = weir("ask", "login", "asked", "--peek", "--server", server, "--login", file)
-    assert (done.returncode, done.stderr.startswith(told or "login asked: allowed")) == (2, True) if told else \
+    assert (done.returncode, done.stderr.startswith(message or "login asked: allowed")) == (2, True) if message else \
            (done.returncode, done.stdout.startswith("login asked: allowed")) == (0, True), done
     assert "NOAUTH" in weir("ask", "login", "asked", "--peek", "--server", server).stderr
 
@@ -160,11 +160,11 @@ def test_bench_logs_in_over_tls_and_at_a_unix_socket(serve, tmp_path, kind):
         assert re.search("NOAUTH|401", weir(*arguments).stderr)
 
 
-@pytest.mark.parametrize("protocol, told", [
+@pytest.mark.parametrize("protocol, message", [
     ("resp", "weir bench: WRONGPASS expected the token"),
     ("http", "weir bench: error reply: HTTP/1.1 401 Unauthorized"),
 ])
-def test_bench_reports_a_wrong_login(users, tmp_path, protocol, told):
+def test_bench_reports_a_wrong_login(users, tmp_path, protocol, message):
     file = tmp_path / "login"
     arguments = ["bench", "--server", f"127.0.0.1:{getattr(users, protocol)}", "--protocol", protocol,
                  "--limit", "login", "--connections", "1", "--requests", "1", "--login", file]
@@ -172,7 +172,7 @@ def test_bench_reports_a_wrong_login(users, tmp_path, protocol, told):
     assert missing.returncode == 2 and missing.stderr.startswith(f"weir bench: --login: {file}: "), missing
     file.write_text("everything:s3cret")
     done = weir(*arguments)
-    assert done.returncode == 2 and re.search(told, done.stderr), done
+    assert done.returncode == 2 and re.search(message, done.stderr), done
     assert "s3cret" not in done.stdout + done.stderr
 
 
@@ -185,13 +185,13 @@ def test_the_number_of_pending_logins_is_bounded(serve):
     server = serve("--threads", "1", config=config_of(SLOW, USERS["asker"]))
     clients = [socket.create_connection(("127.0.0.1", server.resp), PATIENCE, (f"127.0.1.{i}", 0))
                for i in range(150)]
-    told = {client: b"" for client in clients}
+    received = {client: b"" for client in clients}
     for client in clients:
         client.sendall(LOGINS * b"AUTH slow guess\n")
         client.setblocking(False)
     # Meanwhile other clients log in and are served.
     assert from_address(server, "127.0.0.1", "AUTH", "weir_asker") == b"+OK\r\n"
-    until(lambda: any(is_refused_as_too_many_pending(client, told) for client in clients), "an address without a place")
+    until(lambda: any(is_refused_as_too_many_pending(client, received) for client in clients), "an address without a place")
     for client in clients:
         client.close()
     # Hashes for disconnected clients delay no other login for long.
@@ -201,12 +201,12 @@ def test_the_number_of_pending_logins_is_bounded(serve):
 LOGINS = 12  # more failures than an address may have
 
 
-def is_refused_as_too_many_pending(client, told):
+def is_refused_as_too_many_pending(client, received):
     """Whether all logins of a client were refused since too many are pending, which counts no failure. A client
     whose login is pending gets no answer until its hash is computed."""
     with contextlib.suppress(BlockingIOError):
-        told[client] += client.recv(4096)
-    return told[client].count(b"too many logins wait") == LOGINS
+        received[client] += client.recv(4096)
+    return received[client].count(b"too many logins wait") == LOGINS
 
 
 def test_connections_that_end_free_their_pending_logins(serve):

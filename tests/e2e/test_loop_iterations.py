@@ -48,9 +48,9 @@ def page_of(wire):
 def test_pipelines_of_long_answers_get_one_answer_each_before_others_are_answered(serve):
     server = serve("--threads", "1", config=CONFIG)
     deny(server, 100)
-    crowd, pipeline = 60, 15
+    clients, pipeline = 60, 15
     with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(Wire(server.http)) for _ in range(crowd)]
+        wires = [stack.enter_context(Wire(server.http)) for _ in range(clients)]
         others = wires[::20] + [wires[-1]]  # at several positions in the kernel's list of ready sockets
         flooders = [wire for wire in wires if wire not in others]
         for wire in wires:
@@ -61,8 +61,8 @@ def test_pipelines_of_long_answers_get_one_answer_each_before_others_are_answere
                 wire.send(GET % b"/v1/top?n=100" * pipeline)
             for wire in others:
                 wire.send(GET % b"/metrics")
-        before = [requests(page_of(wire)) - crowd for wire in others]
-        assert max(before) <= 2 * crowd, before
+        before = [requests(page_of(wire)) - clients for wire in others]
+        assert max(before) <= 2 * clients, before
         # No answer is lost, and each is the connection's own.
         first = [page_of(flooders[0]) for _ in range(pipeline)]
         assert first[0].count('"limit":"one"') == 100
@@ -115,12 +115,12 @@ def settled(server):
     return last
 
 
-def grown(server, data, crowd=60):
-    """Bytes of memory per connection if `crowd` clients send all that the server accepts and read nothing."""
+def grown(server, data, clients=60):
+    """Bytes of memory per connection if `clients` clients send all that the server accepts and read nothing."""
     before = resident(server)
     with contextlib.ExitStack() as stack:
         sockets = []
-        for _ in range(crowd):
+        for _ in range(clients):
             deaf = stack.enter_context(socket.socket())
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect(("127.0.0.1", server.resp))
@@ -131,7 +131,7 @@ def grown(server, data, crowd=60):
                 with contextlib.suppress(BlockingIOError, ConnectionResetError, BrokenPipeError):
                     one[1] = (one[1] or data)[one[0].send(one[1] or data):]
             time.sleep(0.02)
-        return (settled(server) - before) / crowd
+        return (settled(server) - before) / clients
 
 
 def test_long_answers_to_short_commands_wait_in_bounded_memory(serve):
@@ -179,13 +179,13 @@ def test_incomplete_requests_are_not_counted(serve):
 WIDE = "limits: { wide: { algorithm: fixed_window, rate: 1000000/d } }\n"
 
 
-def taken_before(server, crowd, bytes_of_each, key):
-    """The units that `crowd` has acquired when a single request, sent after all of theirs, is answered."""
+def taken_before(server, clients, bytes_of_each, key):
+    """The units that `clients` has acquired when a single request, sent after all of theirs, is answered."""
     with Wire(server.resp) as other:
         assert other.command("PING") == b"+PONG"
-        server.get("/healthz")  # otherwise the kernel may still list the other connection as ready, before the crowd
+        server.get("/healthz")  # otherwise the kernel may still list the other connection as ready, before the clients
         with stopped(server):
-            for wire in crowd:
+            for wire in clients:
                 wire.send(bytes_of_each)
             other.send(encode("WEIR.PEEK", "wide", key))
         return 1_000_000 - other.reply()[2]
@@ -204,10 +204,10 @@ def test_the_share_of_a_connection_is_smaller_if_many_are_ready(serve):
 
     def attempt(key):
         with contextlib.ExitStack() as stack:
-            crowd = [stack.enter_context(Wire(server.resp)) for _ in range(250)]
-            for wire in crowd:
+            clients = [stack.enter_context(Wire(server.resp)) for _ in range(250)]
+            for wire in clients:
                 assert wire.command("PING") == b"+PONG"
-            return taken_before(server, crowd, encode("WEIR.ACQUIRE", "wide", key) * 1024, key)
+            return taken_before(server, clients, encode("WEIR.ACQUIRE", "wide", key) * 1024, key)
 
     assert some_taken(attempt) <= 64 * 1024 + 64 * 512 + 122 * 256
 
@@ -219,14 +219,14 @@ def test_long_requests_of_many_connections_do_not_delay_another_connection(serve
         body = b"[" + b",".join([b'{"limit":"wide","key":"%d"}' % key] * 1000) + b"]"
         begin, end = body[:20_000], body[20_000:]
         with contextlib.ExitStack() as stack:
-            crowd = [stack.enter_context(Wire(server.http)) for _ in range(60)]
-            for wire in crowd:
+            clients = [stack.enter_context(Wire(server.http)) for _ in range(60)]
+            for wire in clients:
                 wire.send(b"POST /v1/batch HTTP/1.1\r\nHost: localhost\r\n"
                           b"Content-Length: %d\r\n\r\n" % len(body) + begin)
             for _ in range(3):  # by then the server has read the first parts
                 server.get("/healthz")
-            taken = taken_before(server, crowd, end, key)
-            for wire in crowd:
+            taken = taken_before(server, clients, end, key)
+            for wire in clients:
                 assert page_of(wire).count('"allowed":true') == 1000
         return taken
 
@@ -239,13 +239,13 @@ def test_transactions_of_many_connections_do_not_delay_another_connection(serve,
     def attempt(key):
         queued = encode("MULTI") + encode("WEIR.ACQUIRE", "wide", key) * 1000
         with contextlib.ExitStack() as stack:
-            crowd = [stack.enter_context(Wire(server.resp)) for _ in range(60)]
-            for wire in crowd:
+            clients = [stack.enter_context(Wire(server.resp)) for _ in range(60)]
+            for wire in clients:
                 wire.send(queued)
                 assert wire.reply() == b"+OK"
                 assert {wire.reply() for _ in range(1000)} == {b"+QUEUED"}
-            taken = taken_before(server, crowd, encode("EXEC"), key)
-            for wire in crowd:
+            taken = taken_before(server, clients, encode("EXEC"), key)
+            for wire in clients:
                 assert [one[0] for one in wire.reply()] == [1] * 1000
         return taken
 

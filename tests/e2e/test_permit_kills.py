@@ -134,18 +134,18 @@ class Run:
         for place, line in enumerate(done.stdout.splitlines()):
             phase, flying, good, in_flight, requests, accepts, later, denials, probes, last = map(
                 int, line.split())
-            limit, (sure, most), told = place // KEYS, self.noted(place), (place, line)
+            limit, (sure, most), context = place // KEYS, self.noted(place), (place, line)
             if limit == THROTTLE:
                 (least, asked), (succeeded, succeeds) = self.counted(place % KEYS)
-                assert least <= requests <= asked, (told, least, asked)
-                assert succeeded <= accepts <= succeeds, (told, succeeded, succeeds)
+                assert least <= requests <= asked, (context, least, asked)
+                assert succeeded <= accepts <= succeeds, (context, succeeded, succeeds)
                 continue
-            assert sure <= in_flight <= most, (told, sure, most)
-            assert in_flight <= MOST.get(limit, most), told
-            assert later == 0, f"a permit is held for longer than its time: {told}"
-            assert last == CLOSED, f"a breaker does not close again: {told}"
-            assert denials <= 1 and probes <= PROBES, told
-            assert phase != HALF_OPEN or flying + good <= PROBES, told
+            assert sure <= in_flight <= most, (context, sure, most)
+            assert in_flight <= MOST.get(limit, most), context
+            assert later == 0, f"a permit is held for longer than its time: {context}"
+            assert last == CLOSED, f"a breaker does not close again: {context}"
+            assert denials <= 1 and probes <= PROBES, context
+            assert phase != HALF_OPEN or flying + good <= PROBES, context
             flew, half_open = flew + in_flight, half_open + (phase == HALF_OPEN and flying > 0)
         done = weir("store", "check", self.directory / "state")
         assert done.returncode == 0, done.stderr

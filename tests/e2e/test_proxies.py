@@ -306,13 +306,13 @@ def test_a_denied_client_gets_retry_after_and_cannot_forge_its_address(site):
 @pytest.mark.parametrize("name", [name for name in PROXIES if name != "traefik"])
 def test_behind_a_cdn_the_address_is_that_of_the_cdns_header(front, name):
     site = front(name, ANY.replace("[127.0.0.1]", "[127.0.0.1, 127.0.0.2]"), behind_cdn=True)
-    for source, told, counted in (
+    for source, forwarded, counted in (
             ("127.0.0.2", "203.0.113.9", "203.0.113.9"),
             ("127.0.0.2", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
             ("127.0.0.3", "198.51.100.1", "127.0.0.3")):
         before = left(site, counted)
-        assert site.get("/shop/", source, X_Forwarded_For=told).status == 200
-        assert before - left(site, counted) == 1, told
+        assert site.get("/shop/", source, X_Forwarded_For=forwarded).status == 200
+        assert before - left(site, counted) == 1, forwarded
         assert left(site, "198.51.100.1") == 1000
     assert site.get("/shop/", "127.0.0.3").status == 200
     assert left(site, "127.0.0.3") == 998

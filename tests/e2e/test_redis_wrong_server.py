@@ -95,7 +95,7 @@ def serves_by_policy(server, key):
         assert wire.command("WEIR.ACQUIRE", "memory", key)[2] == 999
 
 
-def told(server, what):
+def until_logged(server, what):
     before = [line for line in server.log if "store_away" in line]
     line = before[0] if before else server.line_with("store_away")
     assert what in line
@@ -108,7 +108,7 @@ def test_a_server_that_is_no_redis_leaves_decisions_to_the_policy_and_is_logged(
         server = serve("--threads", "1", "--store", f"redis://127.0.0.1:{port}", config=CONFIG)
         before = peak(server)
         serves_by_policy(server, key)
-        told(server, says)
+        until_logged(server, says)
         for i in range(20):
             serves_by_policy(server, f"{key}-{i}")
         assert peak(server) - before < 64 * MEBIBYTE  # replies of up to 4 MiB are buffered
@@ -119,7 +119,7 @@ def test_a_weir_is_not_accepted_as_a_redis(serve, key, port):
     other = serve(config="limits:\n  a: { algorithm: token_bucket, rate: 5/s }\n")
     server = serve("--threads", "1", "--store", f"redis://127.0.0.1:{getattr(other, port)}", config=CONFIG)
     serves_by_policy(server, key)
-    told(server, {"resp": "Redis says ERR unknown command", "http": "got \"H\" as reply type byte"}[port])
+    until_logged(server, {"resp": "Redis says ERR unknown command", "http": "got \"H\" as reply type byte"}[port])
     assert other.get("/readyz").status == 200
     until(lambda: other.get("/v1/limits").json[0]["name"] == "a", "the other to go on")
 

@@ -178,11 +178,11 @@ def test_needs_a_resize(used):
             f"programs that use it and run `weir store resize {used} --capacity {LARGE}`") in done.stderr
 
 
-def refused(path, capacity, *told, status=1):
+def refused(path, capacity, *message, status=1):
     before = path.read_bytes()
     done = resize(path, capacity)
     assert (done.returncode, done.stdout) == (status, ""), done
-    assert all(text in done.stderr for text in told), done.stderr
+    assert all(text in done.stderr for text in message), done.stderr
     assert path.read_bytes() == before
     assert not path.with_name(path.name + ".resizing").exists()
 
@@ -205,10 +205,10 @@ def test_invalid_arguments_are_errors_and_change_nothing(used, tmp_path):
 
 
 def test_a_damaged_file_must_be_repaired_first(used):
-    for offset, told in (12, "version: expected "), (32, "checksum: expected "), (8192 + 4, "found no tag"):
+    for offset, message in (12, "version: expected "), (32, "checksum: expected "), (8192 + 4, "found no tag"):
         whole = used.read_bytes()
         change(used, offset, b"\x07\0\0\0" if offset < 8192 else b"\0\0\0\0" + b"\1" * 8)
-        refused(used, LARGE, told, f"{used}: not resized: expected a file without defects")
+        refused(used, LARGE, message, f"{used}: not resized: expected a file without defects")
         if offset == 12:
             change(used, 0, whole[:4096])
         else:

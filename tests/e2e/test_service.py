@@ -20,27 +20,27 @@ def manager(request, tmp_path):
     """(the socket of a service manager, its name for NOTIFY_SOCKET)"""
     name = (str(tmp_path / "notify") if request.param == "path"
             else f"@weir-test-{os.getpid()}-{time.monotonic_ns()}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-        told.bind(name.replace("@", "\0"))
-        told.settimeout(PATIENCE)
-        yield told, name
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
+        notifications.bind(name.replace("@", "\0"))
+        notifications.settimeout(PATIENCE)
+        yield notifications, name
 
 
 def test_the_manager_is_notified_of_ready_reloading_and_stopping(serve, manager):
-    told, name = manager
+    notifications, name = manager
     server = serve(env={"NOTIFY_SOCKET": name})
-    assert told.recv(1000) == b"READY=1"
+    assert notifications.recv(1000) == b"READY=1"
     with Http(server.http) as client:  # the server listens before it notifies
         assert client.request("GET", "/readyz").status == 200
     for config, event in ((CONFIG, "reloaded"), (BAD, "reload_failed")):
         before = time.monotonic_ns() // 1000
         server.reload(config)
-        begun = re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=(\d+)", told.recv(1000))
+        begun = re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=(\d+)", notifications.recv(1000))
         assert before <= int(begun[1]) <= time.monotonic_ns() // 1000
-        assert told.recv(1000) == b"READY=1"
+        assert notifications.recv(1000) == b"READY=1"
         server.line_with(event)
     server.process.send_signal(signal.SIGTERM)
-    assert told.recv(1000) == b"STOPPING=1"
+    assert notifications.recv(1000) == b"STOPPING=1"
 
 
 @pytest.mark.parametrize("name", ["", "@", "relative", "/nowhere/notify", "/" + "x" * 200])

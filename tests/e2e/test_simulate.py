@@ -203,9 +203,9 @@ def test_with_first_match_rules_decide_as_in_the_server_and_the_report_says_so(t
     assert denied == {n for n, answer in enumerate(live) if answer["limit"] == "login" and not answer["allowed"]}
     assert denied and report["limits"]["tried"]["denied"] > 0
     text = weir("simulate", "-c", path, "--trace", path.parent / "trace").stdout
-    told = ", ".join(f'{answered.count(rule)} {"denied" if rule == "banned" else "allowed"} by "{rule}"'
+    summary = ", ".join(f'{answered.count(rule)} {"denied" if rule == "banned" else "allowed"} by "{rule}"'
                      for rule in ("banned", "many", "staff"))
-    assert f"\nwithout a limit: {told}\n" in text
+    assert f"\nwithout a limit: {summary}\n" in text
 
 
 KOALA = """[rules]

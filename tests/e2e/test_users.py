@@ -633,7 +633,7 @@ def test_a_reload_that_removes_all_users_is_a_warning(serve):
     def networks(text):
         return f"protected: [{text}]\n" + config_of()
 
-    for text, told in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False), (unprotected, True),
+    for text, is_exposed in ((config_of(), True), (config_of() + "# more\n", False), (CONFIG, False), (unprotected, True),
                        (unprotected + "# more\n", False), (config_of(), False), (unprotected, True),
                        (networks("10.0.0.0/8"), False), (networks("10.0.0.0/8, 10.1.0.0/16"), False),
                        (networks("10.0.0.0/8, 192.168.0.0/16"), True), (networks("10.1.0.0/16"), False),
@@ -641,7 +641,7 @@ def test_a_reload_that_removes_all_users_is_a_warning(serve):
         begins = len(server.log)
         server.reload(text)
         server.line_with("reloaded")
-        assert sum("exposed listener=http" in line for line in server.log[begins:]) == told, text
+        assert sum("exposed listener=http" in line for line in server.log[begins:]) == is_exposed, text
 
 
 @pytest.mark.parametrize("after", [(USERS["everything"],), (USERS["admin"].replace(" }", ", limits: [login] }"),)],

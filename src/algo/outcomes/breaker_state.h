@@ -195,12 +195,13 @@ static inline uint64_t breaker_part_end_ns(const struct breaker_params *params, 
 /* The number of outcomes in a cell of a window of calls. */
 #define BREAKER_BLOCK 16
 
-/** The cells of a stripe: for flights, and for the window and one part more. */
+/** The number of cells of a stripe for in-flight entries. */
 static inline unsigned breaker_in_flight_cells(const struct breaker_params *params)
 {
 	return params->max_concurrent ? params->max_concurrent : BREAKER_IN_FLIGHT_PARTS;
 }
 
+/** The number of cells of a stripe for the window, and one part more. */
 static inline unsigned breaker_window_cells(const struct breaker_params *params)
 {
 	return 1 +

@@ -27,8 +27,8 @@ struct match_value {
 };
 
 /**
- * Compiles the rules of `config`, which must live as long; memory from `arena`, or NULL if none is
- * left. /
+ * Compiles the rules of `config`, which must live as long as the result. The memory is from
+ * `arena`; returns NULL if there is none.
  */
 struct match *match_new(const struct weir_config *config, const struct hash_key *key,
                         struct arena *arena);

@@ -28,7 +28,7 @@ static bool may_have(struct slice name)
 }
 
 /* Reports the error. */
-static void say(struct koala *koala, const struct compact *compact)
+static void report_error(struct koala *koala, const struct compact *compact)
 {
 	const struct json *json = &compact->json;
 	struct slice rest = json_rest(json);
@@ -62,7 +62,7 @@ static void add_missing(struct compact *compact)
 	buffer_add(out, "}", 1);
 }
 
-static void take(struct koala *koala, uint64_t number, struct compact *compact)
+static void add_result(struct koala *koala, uint64_t number, struct compact *compact)
 {
 	struct buffer *out = &compact->out;
 	struct koala_result result = {.number = number};
@@ -114,14 +114,14 @@ void koala_read_result(struct koala *koala, struct slice text)
 	if (good)
 		add_missing(&compact);
 	if (!good || compact.out.failed) {
-		say(koala, &compact);
+		report_error(koala, &compact);
 		/* Rules that name it have no error. */
 		buffer_add(&koala->results, &(struct koala_result){.number = number, .whole = ""},
 		           sizeof(struct koala_result));
 	} else {
 		if (!koala_ends(json_rest(&compact.json)))
 			koala_expected(koala, slice_trim(json_rest(&compact.json)), "the end of the line after a result");
-		take(koala, number, &compact);
+		add_result(koala, number, &compact);
 	}
 	buffer_free(&compact.out);
 }

@@ -39,7 +39,7 @@ void spans_add(struct spans *spans, const struct ip_range *range)
 	    (struct span){address_of(&range->first), address_of(&range->last)};
 }
 
-static int compare(const void *a, const void *b)
+static int compare_starts(const void *a, const void *b)
 {
 	const struct span *x = a, *y = b;
 
@@ -55,7 +55,7 @@ static bool is_sorted(const struct spans *spans)
 	return true;
 }
 
-static void merge(struct spans *spans)
+static void merge_ranges(struct spans *spans)
 {
 	size_t kept = 0;
 
@@ -98,8 +98,8 @@ static int add_levels(struct spans *spans)
 int spans_sort(struct spans *spans)
 {
 	if (!is_sorted(spans))
-		qsort(spans->items, spans->count, sizeof *spans->items, compare);
-	merge(spans);
+		qsort(spans->items, spans->count, sizeof *spans->items, compare_starts);
+	merge_ranges(spans);
 	return add_levels(spans);
 }
 

@@ -35,7 +35,7 @@ void spans4_add(struct spans4 *spans, uint32_t first, uint32_t last)
 	spans->items[spans->count++] = (uint64_t)first << 32 | last;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_ipv4_starts(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -51,7 +51,7 @@ static bool is_sorted(const struct spans4 *spans)
 	return true;
 }
 
-static void merge(struct spans4 *spans, bool joins)
+static void merge_ipv4_ranges(struct spans4 *spans, bool joins)
 {
 	size_t kept = 0;
 
@@ -96,8 +96,8 @@ int spans4_sort(struct spans4 *spans, enum spans4_touching touching)
 	if (spans->count == 0)
 		return WEIR_OK;
 	if (!is_sorted(spans))
-		qsort(spans->items, spans->count, sizeof *spans->items, compare);
-	merge(spans, touching == SPANS4_JOIN);
+		qsort(spans->items, spans->count, sizeof *spans->items, compare_ipv4_starts);
+	merge_ipv4_ranges(spans, touching == SPANS4_JOIN);
 	return add_starts(spans);
 }
 

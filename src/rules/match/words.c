@@ -71,8 +71,8 @@ int words_allocate(struct words *words)
  * Looks from a bucket's start to that of the next. Behind the words of a bucket there are none up
  * to there where the next one is not filled yet, or where a word that came twice has left its room.
  */
-static bool find(const struct words *words, const uint32_t *start, uint16_t head,
-                 struct slice text)
+static bool find_in_bucket(const struct words *words, const uint32_t *start, uint16_t head,
+                           struct slice text)
 {
 	const unsigned char *at = words->pool + start[0], *end = words->pool + start[1];
 	uint16_t found;
@@ -95,7 +95,7 @@ void words_add(struct words *words, enum words_kind kind, struct slice text)
 	uint32_t *start = &words->starts[hash >> words->shift];
 	uint16_t head = head_of(hash, kind, text.len);
 
-	if (find(words, start, head, text))
+	if (find_in_bucket(words, start, head, text))
 		return;
 	*start -= (uint32_t)(HEAD + text.len);
 	memcpy(words->pool + *start, &head, HEAD);
@@ -110,7 +110,8 @@ bool words_have(const struct words *words, enum words_kind kind, struct slice te
 	if (text.len == 0 || text.len > WORDS_LENGTH_MAX)
 		return false;
 	hash = hash_of(words, kind, text);
-	return find(words, &words->starts[hash >> words->shift], head_of(hash, kind, text.len), text);
+	return find_in_bucket(words, &words->starts[hash >> words->shift],
+	                      head_of(hash, kind, text.len), text);
 }
 
 void words_close(struct words *words)

@@ -51,7 +51,10 @@ struct family {
 	size_t also;    /* offset of an array that is added to it, or 0 */
 	uint64_t zeros; /* a set of counters that are shown even if they are 0 */
 	struct label labels[2];
+	const char *former; /* a name that the next version leaves out, or NULL */
 };
+
+#define FORMER_HELP "Former name of a metric, which the next version leaves out."
 
 #define ALL             UINT64_MAX
 #define BIT(number)     (UINT64_C(1) << (number))
@@ -95,10 +98,7 @@ static const struct family of_loops[] = {
      OF_LOOP(transaction_bytes), .zeros = ALL},
     {"weir_answers_pending", "gauge",
      "Answers that wait for the start of their requests, for keys or for a Redis.",
-     OF_LOOP(pending_answers), .zeros = ALL},
-    {"weir_answers_held", "gauge",
-     "Former name of weir_answers_pending, which the next version leaves out.",
-     OF_LOOP(pending_answers), .zeros = ALL},
+     OF_LOOP(pending_answers), .zeros = ALL, .former = "weir_answers_held"},
     {"weir_batches_continued_total", "counter",
      "Iterations of a loop that continued a batch which was too much work for one.",
      OF_LOOP(continued), .zeros = ALL},
@@ -109,7 +109,7 @@ static const struct family of_loops[] = {
 
 struct histogram {
 	const char *name, *help;
-	const char *former; /* name, which the next version leaves out; NULL if there is none */
+	const char *former; /* as in struct family */
 	bool seconds;       /* observed in nanoseconds, shown in seconds */
 	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* ends with 0 */
 };
@@ -342,8 +342,15 @@ static void add_counters(struct buffer *out, const struct family *family, struct
 
 static void add_family(struct buffer *out, const struct family *family, struct counters counters)
 {
+	struct family former = *family;
+
 	add_head(out, family->name, family->type, family->help);
 	add_counters(out, family, counters, NULL);
+	if (!former.former)
+		return;
+	former.name = former.former;
+	add_head(out, former.name, former.type, FORMER_HELP);
+	add_counters(out, &former, counters, NULL);
 }
 
 static void add_family_of_limits(struct buffer *out, const struct family *family,
@@ -467,8 +474,7 @@ static void add_histogram(const struct metrics *metrics, size_t h, struct buffer
 	add_buckets(out, &histograms[h], (struct pair){0}, counts, time_or_count);
 	if (former.former) {
 		former.name = former.former;
-		add_head(out, former.name, "histogram",
-		         "Former name of a metric, which the next version leaves out.");
+		add_head(out, former.name, "histogram", FORMER_HELP);
 		add_buckets(out, &former, (struct pair){0}, counts, time_or_count);
 	}
 }

@@ -374,7 +374,7 @@ static bool queue_or_expire_key(void *context, struct group_key *key)
 	return key->phase != GROUP_KEY_CLOSED || key->touched_ns + KEY_IDLE_NS > tick->wall_ns;
 }
 
-static void write_entries(struct exchange *exchange, struct group_key *key, bool may_vote)
+static void write_entries(struct exchange *exchange, struct group_key *key, bool votes)
 {
 	struct exchange_entry entry = {.number = key->version, .key = {key->name, key->len}};
 
@@ -389,7 +389,7 @@ static void write_entries(struct exchange *exchange, struct group_key *key, bool
 		entry.word = EXCHANGE_RESETS;
 		exchange_add_entry(exchange, &entry);
 	}
-	if (key->trips && may_vote) {
+	if (key->trips && votes) {
 		entry.word = EXCHANGE_TRIPS;
 		exchange_add_entry(exchange, &entry);
 		key->trips = false;

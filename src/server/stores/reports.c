@@ -194,6 +194,12 @@ static void fetch_reports(struct decider *decider, uint64_t now_ns)
 	submit_exchange(decider, &reports->exchange, reports->name, on_reports_received);
 }
 
+static void begin_at_present(struct decider *decider)
+{
+	decider_read_clock(decider);
+	reports_begin(decider);
+}
+
 /* Reads the clock only when there is something to do: this is called in each iteration. */
 uint64_t reports_tick(struct decider *decider)
 {
@@ -204,8 +210,7 @@ uint64_t reports_tick(struct decider *decider)
 		return 0;
 	if (reports->is_done) {
 		reports->is_done = reports->is_fetching = false;
-		decider_read_clock(decider);
-		reports_begin(decider);
+		begin_at_present(decider);
 		receive_reports(decider);
 	}
 	if (reports->is_fetching)
@@ -213,8 +218,7 @@ uint64_t reports_tick(struct decider *decider)
 	now_ns = os_monotonic_ns();
 	if (reports->due_ns <= now_ns &&
 	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed)) {
-		decider_read_clock(decider);
-		reports_begin(decider);
+		begin_at_present(decider);
 		fetch_reports(decider, now_ns);
 	}
 	return reports->is_fetching ? 0 : reports->due_ns;
