@@ -116,7 +116,7 @@ static inline void limit_explain(const struct weir_limit *limit, const struct al
 	d->rule = NULL;
 	d->result = NULL;
 	d->wait_ns = outcome->wait_ns;
-	/* `degraded`, and what is reserved. */
+	/* `degraded` and the reserved bytes. */
 	memset((char *)d + offsetof(struct weir_decision, degraded), 0,
 	       sizeof *d - offsetof(struct weir_decision, degraded));
 }

@@ -13,7 +13,7 @@
 #define COMPACT_NO_FIELD ""
 
 struct compact {
-	struct json json;  /* what is not read yet; of a failure, where it is, and what is expected */
+	struct json json;  /* the unread rest; after a failure, its position and the expected text */
 	struct buffer out; /* the caller's to bound and to free */
 	unsigned depth;
 	/** Optional: whether the outermost object may have a field of that name. */
@@ -25,7 +25,7 @@ struct compact {
 	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0 if there is none */
 };
 
-/** Reads one object, and what is behind it stays to be read. */
+/** Reads one object, and leaves the bytes behind it unread. */
 bool compact_object(struct compact *compact);
 
 #endif

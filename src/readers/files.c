@@ -237,7 +237,7 @@ static int set_result(const struct weir_config *config, int status, bool several
 	                    several && remark->said.path ? ": " : "", remark->said.text);
 }
 
-/* The config, or NULL and what is wrong with it. */
+/* Checks the config and stores it in *out, or frees it and stores the first mistake in *error. */
 static int finish(struct weir_config *config, int status, const struct weir_config_files *files,
                   weir_config **out, struct weir_error *error)
 {

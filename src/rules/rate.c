@@ -22,7 +22,7 @@ static const struct unit {
 };
 enum { UNITS = sizeof units / sizeof *units };
 
-/* UNITS: there is none of that name. */
+/* Returns UNITS if no unit has that name. */
 static size_t unit_find(struct slice name)
 {
 	size_t i = 0;

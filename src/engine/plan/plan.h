@@ -117,7 +117,7 @@ struct plan {
 	bool explains_all : 1; /* step_decisions gets the result of every step, also behind a refused
 	                          one */
 	bool adds_earlier : 1; /* a step's peek asks for the charges of earlier steps on its key, too */
-	bool by_order : 1;     /* RULES_FIRST: the first refused step decides */
+	bool by_order : 1;     /* as with RULES_FIRST, the first refused step decides */
 	unsigned char feedback : 2; /* of a refund: the cost of a step is rule->feedback[feedback - 1];
 	                               0 for plan->cost */
 	unsigned char execute_passes : 3; /* set of the passes that the steps are in, see stage.h */
@@ -165,8 +165,8 @@ enum engine_state {
 };
 
 /**
- * Called for metrics with the steps of a plan to acquire, `allowed` and `reason` set: with all
- * steps of a plan that passed; of a denied plan with the step that denies it and those of shadow
+ * Called for metrics with steps of a plan to acquire, whose `allowed` and `reason` are set. If the
+ * plan passed, these are all its steps; otherwise the step that denies it and those of shadow
  * rules.
  */
 typedef void engine_observer(void *context, const struct plan_step *step);
@@ -404,8 +404,10 @@ int engine_want_permit(struct plan *plan);
  */
 struct engine_names {
 	struct slice of[WEIR_PERMITS_MAX];
-	/* context->giver where servers share permits: then charges that are reported have names, too.
-	 * 0: they share none. */
+	/*
+	 * context->giver where servers share permits: then charges that are reported have names, too.
+	 * Or 0.
+	 */
 	uint64_t giver;
 };
 

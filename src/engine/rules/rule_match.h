@@ -21,7 +21,7 @@ struct match;
 /** An attribute's value in a request. */
 struct match_value {
 	struct slice text; /* its data is NULL if absent */
-	enum { IP_UNTRIED, IP_VALID, IP_NUMBER, IP_INVALID } form; /* IP_NUMBER: as ip_parse_number */
+	enum { IP_UNTRIED, IP_VALID, IP_NUMBER, IP_INVALID } form; /* IP_NUMBER as by ip_parse_number */
 	struct ip ip;
 	uint32_t equal; /* of rule_match.c: 0 until it is looked up; then where, or that it is nowhere */
 };

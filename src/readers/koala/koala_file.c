@@ -35,7 +35,7 @@ static struct slice singular(struct slice word)
 	return word;
 }
 
-/* The section of a header that is written wrongly: [rules, [results]; SECTIONS: it is none. */
+/* The section that a mistyped header means, such as [rules or [results]; or SECTIONS, for none. */
 static enum section section_meant(struct slice line)
 {
 	struct slice word = slice_trim(slice_cut(&line, '#'));
@@ -222,7 +222,7 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 	buffer_free(&text);
 }
 
-/* An array twice: what was there, and then `more`. */
+/* Copies an array into a longer one, with space for `more` elements behind. */
 static void *joined(struct arena *arena, const void *old, size_t old_count, size_t more,
                     size_t size)
 {

@@ -1,9 +1,8 @@
 /*
  * koala_slip.c: warns of texts in conditions that are probably typing errors.
  *
- * A value that is no range is a literal, so a slip makes a condition that no request meets, or a
- * blacklist that lets all pass. What surely is a slip gets a warning which says how the value was
- * probably meant.
+ * A value that is no range is a literal, so a typing error makes a condition that no request meets,
+ * or a blacklist that lets all requests pass. The warning says how the value was probably meant.
  */
 #include <stdio.h>
 

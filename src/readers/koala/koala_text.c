@@ -21,7 +21,7 @@ unsigned koala_column(const struct koala *koala, const char *at)
 __attribute__((format(printf, 4, 0))) static void
 remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
 {
-	/* Else it would take as long as the line is, for nothing. */
+	/* Finding the column takes as long as the line is, so it is found for stored remarks only. */
 	bool is_kept = koala->config->remarks.count <= REMARKS_MAX;
 	const struct weir_config_remark about = {.path = koala->file,
 	                                         .line = at ? koala->line_number : 0,

@@ -38,8 +38,8 @@ static bool begins_like_a_key(struct slice text)
 }
 
 /*
- * Warns of a path that no request has, since /auth spells paths in one way. What a prefix ends
- * in may go on: /.* holds for /.git.
+ * Warns of a path that no request has, since /auth spells paths in one way. The last segment of a
+ * prefix may be the beginning of a longer one: /.* holds for /.git.
  */
 static int check_path(struct reader *reader, const yaml_node_t *node,
                       const struct rules_value *value)

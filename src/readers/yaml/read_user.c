@@ -65,7 +65,7 @@ static bool is_password_hash(struct slice text)
 	return known && text.len > 44 && text.len < SECRET_MAX && text.data[text.len - 44] == '$';
 }
 
-/* What stands where a hash should, as far as may be told. */
+/* Describes the text in place of a hash for a message, without showing it. */
 static const char *kind_of(struct slice text)
 {
 	struct slice rest = text;

@@ -1,11 +1,15 @@
 /*
  * yaml.c: parses the bytes of a file into one checked tree, and reads and prints its topmost keys.
  *
- * A file is parsed twice. The first time, event by event, refuses what the
- * tables of keys should never meet: aliases (a few bytes could stand for
- * billions of nodes), tags (`!x` unquoted is one, and would silently vanish),
- * keys that are not text, a second document, and deep nesting, for which
- * libyaml takes time by the square of the depth. The second time makes a tree.
+ * A file is parsed twice. The first pass goes through the events and refuses:
+ *
+ * - aliases, as a few bytes could stand for billions of nodes
+ * - tags, as an unquoted `!x` is one, and would silently vanish
+ * - keys that are not text
+ * - a second document
+ * - deep nesting, for which libyaml takes time by the square of the depth
+ *
+ * The second pass makes a tree.
  */
 #include "base/error.h"
 #include "base/time/zone.h"

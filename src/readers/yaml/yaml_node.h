@@ -9,9 +9,9 @@
  * Functions that return int return 0 or a negative status, with the reader's
  * error filled in. Text and arrays come from the config's arena.
  *
- * A mistake in a key of a mapping or in an item of a list does not keep its neighbours from being
- * read: it becomes a remark of the config, and the status of the whole says that there was one,
- * with no message in the reader's error then.
+ * After a mistake in a key of a mapping or in an item of a list, the others are read nevertheless.
+ * The mistake becomes a remark of the config. The mapping or list then returns an error status,
+ * with no message in the reader's error.
  */
 #ifndef READERS_YAML_NODE_H
 #define READERS_YAML_NODE_H
@@ -52,14 +52,14 @@ struct printer {
 	struct buffer *out;
 };
 
-/* What a value may be. */
+/* A kind of values: how they are read and printed. */
 struct node_kind {
 	int (*read)(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
 	            void *field);
 	/*
-	 * Appends the value; on lines of its own if it begins with a newline. False: nobody need print
-	 * it, since it is what `otherwise` has, the default's field; that is NULL where any value
-	 * counts. NULL: it is never printed.
+	 * Appends the value, which is on lines of its own if it begins with a newline. Returns false if
+	 * it need not be printed, because it equals the default at `otherwise`, which may be NULL. The
+	 * function is NULL for values that are never printed.
 	 */
 	bool (*print)(const struct printer *printer, const struct node_key *key, const void *field,
 	              const void *otherwise);
@@ -146,7 +146,7 @@ extern const struct node_kind node_word;     /* an enum */
 extern const struct node_kind node_list;     /* struct node_array */
 extern const struct node_kind node_nested;   /* the object itself: the mapping's keys fill it, too */
 
-/* What these do, for kinds that do more. */
+/* The `read` functions of these kinds, for kinds that do more. */
 int node_read_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                    void *field);
 int node_read_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,

@@ -1,10 +1,13 @@
 /*
- * dictionary.h: a list of words or of addresses, one to a line of a file, up to millions.
+ * dictionary.h: looks values up in a list of words or addresses, one to a line of a file, up to
+ * millions.
  *
- * A dictionary is made once, and only read then. A line is taken without the blanks around it;
- * empty lines, and those that begin with #, say nothing. Each entry is a word; a range of
- * addresses (10.0.0.0/8, 10.0.0.*, 10.0.0.1-10.0.0.9, of IPv6 likewise) holds for each address
- * in it, 10.*.0.* for each address like it, and an address for each spelling of it.
+ * A dictionary is made once, and then only read. Blanks around a line do not count. Empty lines,
+ * and lines that begin with #, are ignored. Each entry is a word. It may also stand for addresses:
+ *
+ * - a range (10.0.0.0/8, 10.0.0.*, 10.0.0.1-10.0.0.9; of IPv6, too) for each address in it
+ * - 10.*.0.* for each address that matches
+ * - an address for each spelling of it
  */
 #ifndef RULES_DICTIONARY_H
 #define RULES_DICTIONARY_H

@@ -1,4 +1,4 @@
-/* pattern.h: patterns of names. */
+/* pattern.h: matches names with patterns such as `api-*`. */
 #ifndef RULES_PATTERN_H
 #define RULES_PATTERN_H
 

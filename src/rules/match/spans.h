@@ -1,7 +1,7 @@
 /*
- * spans.h: a set of ranges of addresses, made once, found in a few reads.
+ * spans.h: looks addresses up in a set of ranges, which is made once, in a few reads.
  *
- * The ranges are sorted and apart from each other. Above them are levels of every SPANS_FAN-th
+ * The ranges are sorted and do not touch each other. Above them are levels of every SPANS_FAN-th
  * first address: a search reads SPANS_FAN of each level, from the top, and then as many ranges.
  * The levels take an eighth of the ranges' memory and are mostly in the cache.
  */

@@ -1,10 +1,11 @@
 /*
- * spans4.h: a set of ranges of IPv4 addresses, made once, found by a read or two of memory.
+ * spans4.h: looks IPv4 addresses up in a set of ranges, which is made once, in a read or two of
+ * memory.
  *
- * The ranges are sorted and apart from each other, eight bytes each. The first bits of an address
- * tell by `starts` which few of them may begin there, one or two lines of the cache; the last that
- * begins up to the address has it or none has. `starts` is half a byte or a byte for each range
- * and mostly in the cache.
+ * The ranges are sorted and do not touch each other, eight bytes each. The first bits of an address
+ * are an index into `starts`, which names the few ranges that may begin there: one or two cache
+ * lines. The last range that begins at or before the address contains it, or none does. `starts`
+ * takes half a byte or a byte for each range, and is mostly in the cache.
  */
 #ifndef RULES_SPANS4_H
 #define RULES_SPANS4_H

@@ -68,8 +68,8 @@ int words_allocate(struct words *words)
 }
 
 /*
- * Looks from a bucket's start to that of the next. Behind the words of a bucket there are none up
- * to there where the next one is not filled yet, or where a word that came twice has left its room.
+ * Searches from a bucket's start to that of the next bucket. The words may end before that: while
+ * the set is being filled, or where a word that was added twice has left its space unused.
  */
 static bool find_in_bucket(const struct words *words, const uint32_t *start, uint16_t head,
                            struct slice text)

@@ -1,13 +1,14 @@
 /*
- * words.h: a set of millions of short texts, made once, that costs one miss of the cache to ask.
+ * words.h: looks texts up in a set of millions of short texts, which is made once, with one cache
+ * miss.
  *
- * The texts lie one behind the other in the order of their hashes, those of a bucket together,
- * each behind a head of two bytes: its length, its kind, and a few bits of its hash. `starts` says
- * where a bucket begins. It has a few bytes for each bucket and is mostly in the cache, so what a
- * lookup waits for is the bucket itself, which is a line or two. The hash has a secret, so nobody
- * can fill one bucket.
+ * The texts are stored in the order of their hashes, those of a bucket together. Before each text
+ * are two bytes: its length, its kind, and a few bits of its hash. `starts` has the position of
+ * each bucket. It takes a few bytes a bucket and is mostly in the cache, so a lookup waits only for
+ * the bucket itself, which is a cache line or two. The hash has a secret, so nobody can fill one
+ * bucket.
  *
- * Filled in two passes over the same texts, which must be the same both times:
+ * The set is filled in two passes over the same texts, which must be the same both times:
  * words_count() for each, words_allocate(), words_add() for each.
  */
 #ifndef RULES_WORDS_H
