@@ -16,13 +16,15 @@ void command_print_escaped(FILE *to, const char *text)
 
 int command_fail(const char *command, const char *format, ...)
 {
-	char *text = NULL;
+	char *text;
 	va_list args;
 
 	fprintf(stderr, "weir %s: ", command);
 	va_start(args, format);
-	command_print_escaped(stderr, vasprintf(&text, format, args) < 0 ? "out of memory" : text);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL; /* it may be undefined */
 	va_end(args);
+	command_print_escaped(stderr, text ? text : "out of memory");
 	free(text);
 	fputc('\n', stderr);
 	return EXIT_USAGE;
