@@ -36,12 +36,20 @@ def items(line, text):
         line += item.count("\n")
 
 
+# A string may contain what looks like a comment.
+COMMENT_OR_LITERAL = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.S)
+
+
+def comment_text(comment):
+    """The text of a comment of C, without its stars."""
+    return re.sub(r"^[ \t]*\*+ ?", "", comment[2:-2].lstrip("*"), flags=re.M)
+
+
 def comments(text):
     """(line, text) of each comment of C, in items."""
-    for match in re.finditer(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", text, re.S):
+    for match in COMMENT_OR_LITERAL.finditer(text):
         if match.group().startswith("/*"):
-            body = re.sub(r"^[ \t]*\*+ ?", "", match.group()[2:-2].lstrip("*"), flags=re.M)
-            yield from items(text.count("\n", 0, match.start()) + 1, body)
+            yield from items(text.count("\n", 0, match.start()) + 1, comment_text(match.group()))
 
 
 def python_comments(text):

@@ -3,11 +3,11 @@
 import collections
 import re
 
+import prose
 import pytest
 import test_house as house
 
 CODE = (".c", ".h", ".lua", ".py", ".pml", ".go", ".js", ".sh", ".yaml", ".json", ".conf", ".in", ".build")
-COMMENT_OR_STRING = re.compile(r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
 NAME = re.compile(r"(?<![\w.<-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w>*-])")
 OF_OTHERS = re.compile(r"uv_|localtime_r$|set_real_ip_from$|vectors_sip128$|unix_ns$")  # of libraries and programs that only comments name
 
@@ -25,7 +25,7 @@ def used_names(text, is_page):
     if is_page:
         texts = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
     else:
-        texts = [part for part in COMMENT_OR_STRING.findall(text) if part.startswith("/*")]
+        texts = [part for part in prose.COMMENT_OR_LITERAL.findall(text) if part.startswith("/*")]
     return {name for part in texts for name in NAME.findall(part)}
 
 
@@ -35,7 +35,7 @@ def names_of_code():
     for path in paths(*CODE):
         text = path.read_text(errors="replace")
         if path.suffix in (".c", ".h"):
-            text = COMMENT_OR_STRING.sub(lambda match: "" if match[0].startswith("/*") else match[0], text)
+            text = prose.COMMENT_OR_LITERAL.sub(lambda match: "" if match[0].startswith("/*") else match[0], text)
         names |= set(re.findall(r"\w+", text))
     return names
 
@@ -76,8 +76,8 @@ def test_a_shared_name_is_found():
 
 def head(text):
     """The first sentence of the comment that a file begins with."""
-    match = re.match(r"\s*/\*(.*?)\*/", text, re.S)
-    words = " ".join(re.sub(r"^[ \t]*\*+ ?", "", match[1], flags=re.M).split()) if match else ""
+    match = re.match(r"\s*(/\*.*?\*/)", text, re.S)
+    words = " ".join(prose.comment_text(match[1]).split()) if match else ""
     return re.split(r"(?<=[.:;])\s(?=[A-Z])", re.sub(r"^[\w.]+: ", "", words))[0]
 
 
