@@ -176,9 +176,10 @@ struct reply {
 	bool ready;          /* for REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
 	bool has_state;      /* for REQUEST_KEY: the key has, or had, a state */
 	bool must_wait;      /* the server's: not decided, because the request waits for a key */
-	bool at_store;    /* the server's: not decided, because a store has operations of the request */
-	uint64_t wait_ns; /* the server's: how long the answer is delayed */
-	struct slice body; /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
+	bool is_unfinished;  /* the server's: not decided: a store or a later iteration has to continue
+	                        it */
+	uint64_t wait_ns;    /* the server's: how long the answer is delayed */
+	struct slice body;   /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
 	const struct slice *results; /* for REQUEST_BROWSE_ALL: JSON objects of rules that denied */
 	size_t result_count;
 	uint64_t used;             /* for REQUEST_VALUE */

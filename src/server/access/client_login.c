@@ -18,7 +18,7 @@ struct login_check {
 	struct client *client;
 	struct server_config *config; /* of `user` */
 	struct user *user;
-	bool exists; /* if not, the password is wrong in any case */
+	bool user_exists; /* if not, the password is wrong in any case */
 	struct hash_key fingerprint;
 	struct ip address;
 	int result; /* of password_check */
@@ -135,10 +135,10 @@ static void adopt_configuration(const struct users *users, struct net_conn *conn
 {
 	struct client_login *login = &client_of(conn)->login;
 
-	login->serial = users->serial;
-	login->user =
+	login->users_serial = users->serial;
+	login->own_user =
 	    login->has_user_id ? users_find(users, login->user_id) : find_connection_user(users, conn);
-	login->verified = NULL;
+	login->verified_user = NULL;
 }
 
 /*
@@ -159,20 +159,21 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 		refuse_wrong(login_error);
 		return true;
 	}
-	if (state->status != WEIR_OK &&
-	    hash_key_equal(state->fingerprint, check.fingerprint)) { /* its check has just ended */
-		if (state->status == WEIR_EAUTH)
+	if (state->checked_status != WEIR_OK &&
+	    hash_key_equal(state->checked_login, check.fingerprint)) { /* its check has just ended */
+		if (state->checked_status == WEIR_EAUTH)
 			refuse_wrong(login_error);
 		else
-			error_set(login_error, state->status, "%s", weir_strerror(state->status));
-		state->status = WEIR_OK;
+			error_set(login_error, state->checked_status, "%s",
+			          weir_strerror(state->checked_status));
+		state->checked_status = WEIR_OK;
 		return true;
 	}
 	switch (users_check_login(decider->config->users, login, check.fingerprint, &check.user,
-	                          &check.exists)) {
+	                          &check.user_exists)) {
 	case USERS_KNOWN:
-		state->tag = tag;
-		state->verified = decider->user = check.user;
+		state->verified_tag = tag;
+		state->verified_user = decider->user = check.user;
 		return true;
 	case USERS_WRONG:
 		if (charge_failure(decider, queue, conn, login_error))
@@ -190,9 +191,9 @@ static bool check_login(struct decider *decider, struct login_queue *queue, stru
 	const struct client_login *state = &client_of(conn)->login;
 	uint64_t tag = users_login_tag(decider->config->users, login);
 
-	if (!state->verified || state->tag != tag)
+	if (!state->verified_user || state->verified_tag != tag)
 		return check_new_login(decider, queue, conn, login, tag);
-	decider->user = state->verified;
+	decider->user = state->verified_user;
 	return true;
 }
 
@@ -207,9 +208,9 @@ const struct user *client_login_user(struct decider *decider, struct net_conn *c
 {
 	struct client_login *state = &client_of(conn)->login;
 
-	if (state->serial != decider->config->users->serial)
+	if (state->users_serial != decider->config->users->serial)
 		adopt_configuration(decider->config->users, conn);
-	return state->user;
+	return state->own_user;
 }
 
 bool client_login_identify(struct decider *decider, struct login_queue *queue,
@@ -269,7 +270,7 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 static void finish_check(struct login_check *check)
 {
 	struct client_login *state = check->client ? &check->client->login : NULL;
-	bool right = check->result == 1 && check->exists;
+	bool right = check->result == 1 && check->user_exists;
 
 	if (check->result < 0 || right) /* not a wrong guess */
 		login_throttle_refund(check->throttle, &check->address);
@@ -277,8 +278,8 @@ static void finish_check(struct login_check *check)
 		user_remember(check->user, check->fingerprint);
 	if (state) {
 		state->check = NULL;
-		state->fingerprint = check->fingerprint;
-		state->status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
+		state->checked_login = check->fingerprint;
+		state->checked_status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
 		net_conn_suspend(check->client->conn, CLIENT_LOGIN, false);
 	}
 	free_check(check);

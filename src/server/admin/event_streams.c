@@ -39,7 +39,7 @@ static void send_events(struct event_stream *event_stream)
 	if (pending_is_next(&event_stream->unanswered) && event_stream->number != events_next(events))
 		event_stream->number =
 		    events_read(events, event_stream->number, net_conn_output_space(conn), out);
-	decider_advance(decider);
+	decider_use_newest_config(decider);
 	if (may_follow(decider, conn))
 		return;
 	out->len = len;
@@ -72,8 +72,8 @@ static void begin_stream(struct event_streams *event_streams, struct net_conn *c
 
 	if (event_stream) {
 		event_stream->of = event_streams;
-		event_stream->number = client_of(conn)->event;
-		event_stream->unanswered.size = sizeof *event_stream;
+		event_stream->number = client_of(conn)->next_event;
+		event_stream->unanswered.charged_bytes = sizeof *event_stream;
 	}
 	if (!event_stream || !pending_add(event_streams->pending, &event_stream->unanswered, &kind,
 	                                  conn, os_monotonic_ns() + EVENT_STREAM_BEAT_NS)) {
@@ -88,7 +88,7 @@ static void begin_stream(struct event_streams *event_streams, struct net_conn *c
 
 void event_streams_begin(struct event_streams *event_streams, const struct work *works, size_t n)
 {
-	size_t *left = &event_streams->pending->decider->new_streams;
+	size_t *left = &event_streams->pending->decider->new_event_stream_count;
 
 	for (size_t i = 0; i<n && * left> 0; i++) {
 		if (works[i].kind != REQUEST_EVENTS || works[i].status != WEIR_OK)

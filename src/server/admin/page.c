@@ -103,23 +103,23 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct decider *decider, struc
 
 size_t page_size(const struct pages *pages, enum request_kind kind)
 {
-	return u64_max(pages->of[kind].text.len, SIZE_MIN);
+	return u64_max(pages->by_kind[kind].text.len, SIZE_MIN);
 }
 
 /* Renders the page, unless this intake has rendered it already. */
 static int render_page(struct decider *decider, enum request_kind kind)
 {
-	struct page *page = &decider->pages.of[kind];
+	struct page *page = &decider->pages.by_kind[kind];
 	int status;
 
-	if (page->intake == decider->pages.intake)
+	if (page->intake_number == decider->pages.intake_number)
 		return WEIR_OK;
 	page->text.len = 0;
 	status = renderers[kind](decider, &page->text);
 	if (status == WEIR_OK && page->text.failed)
 		status = WEIR_ENOMEM;
 	if (status == WEIR_OK)
-		page->intake = decider->pages.intake;
+		page->intake_number = decider->pages.intake_number;
 	else
 		buffer_free(&page->text);
 	return status;
@@ -128,21 +128,21 @@ static int render_page(struct decider *decider, enum request_kind kind)
 void page_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	enum request_kind kind = work->kind;
-	const struct buffer *text = &decider->pages.of[kind].text;
+	const struct buffer *text = &decider->pages.by_kind[kind].text;
 	int status = render_page(decider, kind);
 	struct slice body = {text->data, text->len};
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
-		body = top_first(body, &decider->pages.top_ends, work->whole->top, &decider->arena);
+		body = top_first(body, &decider->pages.top_ends, work->full_request->top, &decider->arena);
 	/* Koala's pages: one rule alone */
-	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->whole->name.len > 0) {
-		body = koala_find_line(decider, body, work->whole->name);
+	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->full_request->name.len > 0) {
+		body = koala_find_line(decider, body, work->full_request->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
 	} else if (!body.data) {
 		status = WEIR_ENOMEM;
 	}
 	if (status == WEIR_ENOTFOUND)
-		work_fail_name(decider, work, status, "the name of a rule", work->whole->name);
+		work_fail_name(decider, work, status, "the name of a rule", work->full_request->name);
 	else
 		work_set_status(work, status);
 	reply->body = body;
@@ -151,5 +151,5 @@ void page_finish(struct decider *decider, struct work *work, struct reply *reply
 void page_free_all(struct pages *pages)
 {
 	for (size_t i = 0; i < REQUEST_KIND_COUNT; i++)
-		buffer_free(&pages->of[i].text);
+		buffer_free(&pages->by_kind[i].text);
 }

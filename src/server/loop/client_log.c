@@ -12,7 +12,7 @@ void client_log_warn(struct log *log, uint64_t *next_warning_ns, const char *eve
 
 	if (now_ns < *next_warning_ns)
 		return;
-	*next_warning_ns = now_ns + CLIENT_LOG_APART_NS;
+	*next_warning_ns = now_ns + CLIENT_LOG_INTERVAL_NS;
 	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
 	log_write(log, LOG_WARNING, event, where ? fields : fields + 1, where ? 3 : 2);
 }

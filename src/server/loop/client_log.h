@@ -9,11 +9,11 @@
 #include "net/net.h"
 #include "server/admin/event_log.h"
 
-#define CLIENT_LOG_APART_NS (10 * NS_PER_S)
+#define CLIENT_LOG_INTERVAL_NS (10 * NS_PER_S)
 
 /**
  * Logs `event` about the connection's client, unless it is before *next_warning_ns; then sets that
- * to CLIENT_LOG_APART_NS from now. `where` is the protocol of the listener, or NULL to omit it.
+ * to CLIENT_LOG_INTERVAL_NS from now. `where` is the protocol of the listener, or NULL to omit it.
  */
 void client_log_warn(struct log *log, uint64_t *next_warning_ns, const char *event,
                      const char *where, const struct net_conn *conn, const char *message);

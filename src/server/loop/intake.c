@@ -19,7 +19,7 @@
 static void reset_arena(struct worker *worker)
 {
 	arena_reset(&worker->decider.arena);
-	worker->intake.parsing = &worker->intake.parsed;
+	worker->intake.next_request = &worker->intake.first_request;
 }
 
 /*
@@ -32,44 +32,45 @@ static void write_answers(struct worker *worker)
 
 	for (size_t i = 0; i < worker->intake.count; i++) {
 		struct net_conn *conn = worker->intake.works[i].conn;
-		size_t end = worker->intake.works[i].end;
+		size_t end = worker->intake.works[i].answer_end;
 
 		if (i + 1 < worker->intake.count && worker->intake.works[i + 1].conn == conn)
 			continue;
-		pending_send(conn, (struct slice){worker->waiting.pending.out.data + from, end - from});
+		pending_send(conn, (struct slice){worker->waiting.pending.answers.data + from, end - from});
 		from = end;
 	}
 	net_loop_flush(worker->loop);
-	worker->waiting.pending.out.len = 0;
-	if (worker->waiting.pending.out.capacity > INTAKE_OUT_RETAINED)
-		buffer_free(&worker->waiting.pending.out);
+	worker->waiting.pending.answers.len = 0;
+	if (worker->waiting.pending.answers.capacity > INTAKE_OUT_RETAINED)
+		buffer_free(&worker->waiting.pending.answers);
 }
 
 static void fetch_cells(void *context, size_t start, size_t end)
 {
 	const struct worker *worker = context;
 
-	handle_fetch(worker->shared->table, worker->intake.works + start, end - start);
+	handle_prefetch_cells(worker->shared->table, worker->intake.works + start, end - start);
 }
 
 static void locate_cells(void *context, size_t start, size_t end)
 {
 	const struct worker *worker = context;
 
-	handle_locate(&worker->decider.context, worker->intake.works + start, end - start);
+	handle_locate_cells(&worker->decider.context, worker->intake.works + start, end - start);
 }
 
 static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
-	return work_split(work) ||
+	return work_split_batch(work) ||
 	       (waiting->decider->config->stores != 0 &&
-	        (suspend_is_needed(work) || key_order_must_wait(&waiting->order, work)));
+	        (suspend_needed_for_store(work) || key_order_must_wait(&waiting->order, work)));
 }
 
 static void decide_works(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
-	bool may_suspend = worker->decider.config->stores != 0 || worker->waiting.splits;
+	bool may_suspend =
+	    worker->decider.config->stores != 0 || worker->waiting.intake_has_split_batch;
 	struct reply reply;
 
 	for (size_t i = start; i < end; i++) {
@@ -79,11 +80,11 @@ static void decide_works(void *context, size_t start, size_t end)
 		if (__builtin_expect(may_suspend, 0) && must_suspend(&worker->waiting, work)) {
 			deferred_run(&worker->waiting, work);
 		} else {
-			handle_finish(&worker->decider, work, &reply);
+			handle_decide(&worker->decider, work, &reply);
 			if (!reply.must_wait || !deferred_wait_for_key(&worker->waiting, work, &reply))
-				pending_answer(&worker->waiting.pending, work, &reply);
+				pending_answer_new(&worker->waiting.pending, work, &reply);
 		}
-		work->end = worker->waiting.pending.out.len;
+		work->answer_end = worker->waiting.pending.answers.len;
 	}
 }
 
@@ -100,7 +101,7 @@ void intake_answer(struct worker *worker)
 	pipeline_run((struct pipeline){worker->intake.count, {fetch_cells, locate_cells, decide_works}},
 	             worker->intake.count, worker);
 	write_answers(worker);
-	if (__builtin_expect(worker->decider.new_streams > 0, 0))
+	if (__builtin_expect(worker->decider.new_event_stream_count > 0, 0))
 		event_streams_begin(&worker->event_streams, worker->intake.works, worker->intake.count);
 	end_ns = os_monotonic_ns();
 	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns),
@@ -109,8 +110,8 @@ void intake_answer(struct worker *worker)
 	worker->intake.start_ns = end_ns;
 	worker->intake.count = 0;
 	worker->intake.reply_bytes = 0;
-	worker->waiting.splits = false;
-	worker->decider.pages.intake++;
+	worker->waiting.intake_has_split_batch = false;
+	worker->decider.pages.intake_number++;
 	adhoc_release_limits(&worker->decider.adhoc);
 	reset_arena(worker);
 }
@@ -119,17 +120,18 @@ static void on_open(void *context, struct net_conn *conn)
 {
 	struct worker *worker = context;
 
-	worker->intake.opened++;
+	worker->intake.opened_count++;
 	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->intake.bounds,
-	                               worker->intake.opened * worker->shared->threads + worker->index);
+	                               worker->intake.opened_count * worker->shared->threads +
+	                                   worker->index);
 }
 
 void intake_begin_iteration(struct worker *worker)
 {
-	if (worker->intake.in_iteration)
+	if (worker->intake.iteration_has_begun)
 		return;
-	worker->intake.in_iteration = true;
-	decider_advance(&worker->decider);
+	worker->intake.iteration_has_begun = true;
+	decider_use_newest_config(&worker->decider);
 	worker->admission.has_stores = worker->decider.config->stores != 0;
 	reports_begin(&worker->decider);
 	worker->intake.start_ns = os_monotonic_ns();
@@ -171,12 +173,12 @@ static struct slice user_name(const struct decider *decider)
 __attribute__((noinline)) static void count_units(struct waiting *waiting, struct input *input,
                                                   const struct work *work)
 {
-	size_t counted = work->kind == REQUEST_BATCH ? work->whole->item_count : 1;
+	size_t counted = work->kind == REQUEST_BATCH ? work->full_request->item_count : 1;
 	size_t more = sat_sub(work_units(work), counted);
 
 	input->share = sat_sub(input->share, more);
 	net_loop_charge(waiting->decider->loop, more * BATCH_UNIT_BYTES);
-	if (work_split(work))
+	if (work_split_batch(work))
 		deferred_add_split(waiting, work->conn);
 }
 
@@ -201,23 +203,23 @@ static inline bool add_request(struct worker *worker, struct request *request, s
 		permissions_use_reserve(&worker->decider, work, request);
 	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
 		count_units(&worker->waiting, input, work);
-	if (__builtin_expect(worker->admission.has_stores || client->has_split, 0) &&
-	    (client->has_split || suspend_is_needed(work)))
+	if (__builtin_expect(worker->admission.has_stores || client->has_split_batch, 0) &&
+	    (client->has_split_batch || suspend_needed_for_store(work)))
 		reply += suspend_size(work);
 	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work))
 		reply += PENDING_SIZE;
 	client->reply_bytes += reply;
 	worker->intake.reply_bytes += reply;
-	if (work->whole == request)
-		worker->intake.parsing = arena_alloc(&worker->decider.arena, sizeof *request);
+	if (work->full_request == request)
+		worker->intake.next_request = arena_alloc(&worker->decider.arena, sizeof *request);
 	if (work->close)
 		net_conn_finish(work->conn);
 	else if (page > 0)
 		net_conn_yield(work->conn);
-	return !work->close && page == 0 && !client->has_split;
+	return !work->close && page == 0 && !client->has_split_batch;
 }
 
-static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsigned stream)
+static bool drop_from_intake(struct worker *worker, struct net_conn *conn, unsigned stream)
 {
 	size_t i = client_of(conn)->reply_bytes > 0 ? worker->intake.count : 0;
 
@@ -233,8 +235,8 @@ static bool drop_from_batch(struct worker *worker, struct net_conn *conn, unsign
  * Ends the requests that the client has cancelled, and returns whether there are any. A request
  * that is neither pending nor in the intake was put back for its login.
  */
-__attribute__((noinline)) static bool end_cancelled(struct worker *worker,
-                                                    const struct input *input)
+__attribute__((noinline)) static bool end_cancelled_requests(struct worker *worker,
+                                                             const struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 	unsigned stream;
@@ -242,7 +244,7 @@ __attribute__((noinline)) static bool end_cancelled(struct worker *worker,
 
 	for (; (stream = codec->cancelled(input->client->session)) != 0; any = true)
 		if (!pending_cancel_stream(&worker->waiting.pending, input->conn, stream) &&
-		    !drop_from_batch(worker, input->conn, stream))
+		    !drop_from_intake(worker, input->conn, stream))
 			client_login_cancel(input->conn);
 	return any;
 }
@@ -257,7 +259,7 @@ static bool look_ahead(struct worker *worker, const struct input *input)
 	if (input->rest.len == 0 || !codec->look_ahead)
 		return false;
 	codec->look_ahead(input->client->session, input->rest);
-	return end_cancelled(worker, input);
+	return end_cancelled_requests(worker, input);
 }
 
 static void put_back(struct input *input)
@@ -272,7 +274,7 @@ static void put_back(struct input *input)
 static inline bool take_request(struct worker *worker, struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
-	struct request *request = worker->intake.parsing;
+	struct request *request = worker->intake.next_request;
 	size_t consumed = 0, page = 0;
 
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
@@ -284,12 +286,12 @@ static inline bool take_request(struct worker *worker, struct input *input)
 		return false;
 	case CODEC_SKIPPED:
 		if (codec->cancelled)
-			end_cancelled(worker, input);
+			end_cancelled_requests(worker, input);
 		consume_input(input, consumed, 1);
 		return true;
 	case CODEC_REQUEST:
 		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
-			end_cancelled(worker, input);
+			end_cancelled_requests(worker, input);
 		break;
 	}
 	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
@@ -319,7 +321,7 @@ static inline bool must_answer(const struct worker *worker, const struct client 
                                size_t space)
 {
 	return client->reply_bytes >= space || worker->intake.count == INTAKE_WORKS_MAX ||
-	       !worker->intake.parsing || worker->intake.reply_bytes > INTAKE_OUT_MAX ||
+	       !worker->intake.next_request || worker->intake.reply_bytes > INTAKE_OUT_MAX ||
 	       worker->decider.arena.used > INTAKE_ARENA_MAX;
 }
 
@@ -370,7 +372,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	}
 	intake_begin_iteration(worker);
 	do {
-		while (!input.client->has_split &&
+		while (!input.client->has_split_batch &&
 		       (space = admission_reply_space(&worker->admission, conn, input.rest.len)) > 0 &&
 		       take_requests(worker, &input, space))
 			intake_answer(worker);
@@ -413,8 +415,8 @@ static bool on_stop(void *context, struct net_conn *conn)
 	return any;
 }
 
-struct net_kind intake_kind(struct worker *worker, const struct worker_protocol *protocol,
-                            bool secure)
+struct net_kind intake_callbacks(struct worker *worker, const struct worker_protocol *protocol,
+                                 bool secure)
 {
 	return (struct net_kind){
 	    .open = on_open,
@@ -435,7 +437,7 @@ int intake_open(struct worker *worker)
 	intake->bounds = worker->shared->bounds;
 	intake->bounds.forwarded_attributes = &worker->decider.forwarded;
 	intake->bounds.session_bytes = &worker->decider.metrics->transaction_bytes;
-	intake->parsing = &intake->parsed;
+	intake->next_request = &intake->first_request;
 	intake->works = calloc(INTAKE_WORKS_MAX, sizeof *intake->works);
 	return intake->works ? WEIR_OK : WEIR_ENOMEM;
 }

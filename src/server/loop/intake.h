@@ -27,8 +27,8 @@
 #define INTAKE_OUT_RETAINED     ((size_t)1 << 20)
 
 /** The callbacks of a listener's connections. */
-struct net_kind intake_kind(struct worker *worker, const struct worker_protocol *protocol,
-                            bool secure);
+struct net_kind intake_callbacks(struct worker *worker, const struct worker_protocol *protocol,
+                                 bool secure);
 /** Returns 0 or ENOMEM. */
 int intake_open(struct worker *worker);
 /** Moves to the newest configuration, if nothing was decided yet in this iteration. */

@@ -25,17 +25,17 @@ struct worker_protocol {
 
 struct login_check;
 
-/* The users of a connection, found in the configuration `serial`; see client_login.h. */
+/* The users of a connection; see client_login.h. */
 struct client_login {
-	uint64_t serial;
-	const struct user *user;     /* the sender of requests without a login, or NULL */
-	struct hash_key user_id;     /* the id of `user`, if ... */
-	bool has_user_id;            /* ... a login has set it for the connection */
-	const struct user *verified; /* the user of the last login that was right, or NULL */
-	uint64_t tag;                /* a short hash of that login, see users_login_tag */
-	struct hash_key fingerprint; /* the last login whose password was checked, ... */
-	int status;                  /* ... and its error, until that was reported */
-	struct login_check *check;   /* a login whose password is being checked, or NULL */
+	uint64_t users_serial;            /* struct users' `serial`: the configuration that has them */
+	const struct user *own_user;      /* the sender of requests without a login, or NULL */
+	struct hash_key user_id;          /* the id of `own_user`, if ... */
+	bool has_user_id;                 /* ... a login has set it for the connection */
+	const struct user *verified_user; /* the user of the last login that was right, or NULL */
+	uint64_t verified_tag;            /* a short hash of that login, see users_login_tag */
+	struct hash_key checked_login;    /* the last login whose password was checked, ... */
+	int checked_status;               /* ... and its error, until that was reported */
+	struct login_check *check;        /* a login whose password is being checked, or NULL */
 };
 
 /* A client in the admission queue; see admission.h. */
@@ -57,12 +57,12 @@ struct client {
 	/* set while the client is in the admission queue or a password is checked */
 	struct net_conn *conn;
 	struct client_admission admission;
-	bool has_split;         /* it has a batch whose items have not all begun */
+	bool has_split_batch;   /* it has a batch whose items have not all begun */
 	struct list unanswered; /* works without an answer, oldest first, see pending.h */
 	struct list ordered; /* the works among them that may make later ones wait, see key_order.h */
 	size_t many_keys_count; /* how many of these have too many keys to compare */
-	uint64_t event;         /* if the client follows events: the number of the first one to send */
-	size_t reply_bytes;     /* about the bytes of replies in the intake */
+	uint64_t next_event;    /* if the client follows events: the number of the first one to send */
+	size_t reply_bytes;     /* about the bytes that replies to its works in the intake will have */
 	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's state */
 };
@@ -76,9 +76,9 @@ struct work {
 	struct net_conn *conn;
 	union {
 		/* The request, in the arena, if the answer needs more than `core`; otherwise NULL. */
-		const struct request *whole;
+		const struct request *full_request;
 		const char *message; /* of an error, unless the kind is REQUEST_LOCAL */
-		size_t end;          /* once it is decided: where its answer ends in pending.out */
+		size_t answer_end;   /* once it is decided: where its answer ends in pending.answers */
 	};
 	union {
 		struct request_core core;
@@ -92,16 +92,16 @@ struct work {
 _Static_assert(sizeof(struct work) <= 192, "a thousand fit into the second-level cache");
 
 /*
- * The `whole` of a REQUEST_BATCH. If its items have more work than a batch may do in one iteration,
- * only the first of them are prepared when the batch is read. It is then suspended, and continues
- * in later iterations; see deferred.h.
+ * The `full_request` of a REQUEST_BATCH. If its items have more work than a batch may do in one
+ * iteration, only the first of them are prepared when the batch is read. It is then suspended, and
+ * continues in later iterations; see deferred.h.
  */
 struct batch {
 	struct request request;
 	struct reply *replies; /* one for each item of the request, or NULL before the first run */
-	size_t begun;          /* number of items that are prepared */
+	size_t begun_count;    /* number of items that are prepared */
 	/* units of work of the items that were prepared last, see engine_work */
-	size_t work;
+	size_t unit_count;
 	bool is_split;           /* it takes several iterations */
 	const struct user *user; /* its sender, in the configuration by which it was read */
 	uint64_t at_ns;          /* the time from which the durations in `replies` count */
@@ -119,7 +119,7 @@ static inline struct client *client_of(struct net_conn *conn)
 }
 
 /* Whether answers may come in any order; codec->send then frames them for the peer. */
-static inline bool conn_streams(struct net_conn *conn)
+static inline bool conn_answers_in_any_order(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
 
@@ -131,8 +131,8 @@ static inline struct work *items_of(const struct work *work, size_t *n)
 {
 	bool has = work->kind == REQUEST_BATCH && work->status == WEIR_OK;
 
-	*n = has ? ((struct batch *)work->whole)->begun : 0;
-	return has ? ((struct batch *)work->whole)->items : NULL;
+	*n = has ? ((struct batch *)work->full_request)->begun_count : 0;
+	return has ? ((struct batch *)work->full_request)->items : NULL;
 }
 
 /* Whether its plan was prepared. An ad hoc request has a plan even if its cost can never pass. */
@@ -147,17 +147,18 @@ static inline size_t work_units(const struct work *work)
 	if (__builtin_expect(work->status != WEIR_OK, 0))
 		return 1;
 	return __builtin_expect(work->kind == REQUEST_BATCH, 0)
-	           ? ((const struct batch *)work->whole)->work
+	           ? ((const struct batch *)work->full_request)->unit_count
 	           : engine_work(&work->plan);
 }
 
 /* The batch, if it has items that have not begun; otherwise NULL. */
-static inline struct batch *work_split(const struct work *work)
+static inline struct batch *work_split_batch(const struct work *work)
 {
-	struct batch *batch =
-	    work->kind == REQUEST_BATCH && work->status == WEIR_OK ? (struct batch *)work->whole : NULL;
+	struct batch *batch = work->kind == REQUEST_BATCH && work->status == WEIR_OK
+	                          ? (struct batch *)work->full_request
+	                          : NULL;
 
-	return batch && batch->begun < batch->request.item_count ? batch : NULL;
+	return batch && batch->begun_count < batch->request.item_count ? batch : NULL;
 }
 
 #endif

@@ -26,7 +26,7 @@ static bool charges_a_key_twice(const struct plan *plan)
 	return false;
 }
 
-uint64_t work_equality_hash(const struct weir_table *table, const struct work *work)
+uint64_t work_effect_hash(const struct weir_table *table, const struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	uint64_t sum = mix_hash(work->kind, plan->op);

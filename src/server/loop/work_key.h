@@ -17,6 +17,6 @@ uint64_t work_key(const struct weir_table *table, const struct plan_step *step);
  * Returns the same value for works with the same effect, which may run at once; for others another
  * value, but for collisions. Returns 0 if the work equals no other.
  */
-uint64_t work_equality_hash(const struct weir_table *table, const struct work *work);
+uint64_t work_effect_hash(const struct weir_table *table, const struct work *work);
 
 #endif

@@ -59,7 +59,7 @@ static void on_iteration(void *context)
 	pending_run(&worker->waiting.pending);
 	others_ns = earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
-	while (worker->waiting.ready.first) {
+	while (worker->waiting.ready_works.first) {
 		deferred_resume_ready(&worker->waiting);
 		store_clients_flush(&worker->store_clients);
 	}
@@ -67,18 +67,19 @@ static void on_iteration(void *context)
 	 * From here on no more works begin to wait in this iteration: an unavailable store has failed
 	 * its steps at once.
 	 */
-	due_ns = earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.poll_ns);
+	due_ns = earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.next_poll_ns);
 	admission_admit(&worker->admission);
 	if (stops)
 		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
 	due_ns = earlier_ns(due_ns, tick_secret_keeper(&worker->decider, &worker->keeper));
 	due_ns = earlier_ns(due_ns, others_ns);
 	net_loop_alarm(worker->loop, earlier_ns(due_ns, store_clients_due(&worker->store_clients)));
-	worker->intake.in_iteration = false;
-	decider_advance(&worker->decider); /* so that an idle loop does not keep the old one */
-	if (worker->decider.was_reloaded)
-		pending_end_senders(&worker->waiting.pending);
-	worker->decider.was_reloaded = false;
+	worker->intake.iteration_has_begun = false;
+	decider_use_newest_config(
+	    &worker->decider); /* so that an idle loop does not keep the old one */
+	if (worker->decider.config_was_replaced)
+		pending_close_removed_senders(&worker->waiting.pending);
+	worker->decider.config_was_replaced = false;
 }
 
 static void on_trouble(void *context, const char *what, const char *why)
@@ -123,7 +124,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .ready = deferred_plan_done,
 	                                        .owner = &decider->self},
 	                            .batch_slice = BATCH_SLICE,
-	                            .pages = {.intake = 1}};
+	                            .pages = {.intake_number = 1}};
 	adhoc_open(&decider->adhoc);
 	worker->admission.store_clients = &worker->store_clients;
 	worker->waiting.decider = worker->waiting.pending.decider = decider;
@@ -143,7 +144,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 
 	*worker = (struct worker){.shared = shared, .index = index};
 	open_parts(worker, config);
-	worker->waiting.pending.stop_ns = options.stop_timeout_ms * NS_PER_MS;
+	worker->waiting.pending.stop_timeout_ns = options.stop_timeout_ms * NS_PER_MS;
 	options.input_max = shared->bounds.header_max + shared->bounds.request_max + 1024;
 	status = intake_open(worker);
 	if (status != WEIR_OK)
@@ -158,7 +159,7 @@ int worker_open(struct worker *worker, struct worker_shared *shared, size_t inde
 int worker_listen(struct worker *worker, const struct worker_protocol *protocol, bool secure,
                   int socket)
 {
-	struct net_listener listener = {socket, intake_kind(worker, protocol, secure)};
+	struct net_listener listener = {socket, intake_callbacks(worker, protocol, secure)};
 
 	return net_loop_listen(worker->loop, &listener);
 }
@@ -206,8 +207,8 @@ void worker_close(struct worker *worker)
 	submit_free_spares(&worker->spares);
 	heap_free(&worker->waiting.pending.due);
 	arena_free(&worker->decider.arena);
-	arena_free(&worker->decider.plans);
-	buffer_free(&worker->waiting.pending.out);
+	arena_free(&worker->decider.plan_arena);
+	buffer_free(&worker->waiting.pending.answers);
 	page_free_all(&worker->decider.pages);
 	free(worker->intake.works);
 	server_config_release(worker->decider.config);

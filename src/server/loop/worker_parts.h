@@ -13,15 +13,18 @@
 
 /* Requests that are read and not decided yet. */
 struct intake {
-	bool in_iteration;
+	bool iteration_has_begun;
 	uint64_t start_ns; /* when the first of their bytes were read */
 	struct work *works;
 	size_t count;
-	size_t reply_bytes;    /* about the bytes of all replies */
-	struct request parsed; /* where requests are parsed */
-	/* `parsed`, or a request in the arena once that is a work's `whole`; NULL if memory is short */
-	struct request *parsing;
-	uint64_t opened;            /* number of connections so far */
+	size_t reply_bytes; /* about the bytes that all replies will have */
+	struct request first_request;
+	/*
+	 * where the next request is parsed: `first_request`, or memory of the arena while works refer
+	 * to that; NULL if memory is short
+	 */
+	struct request *next_request;
+	uint64_t opened_count;      /* number of connections so far */
 	struct codec_bounds bounds; /* sessions point to it */
 };
 

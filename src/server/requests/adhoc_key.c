@@ -6,9 +6,9 @@
 
 void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
-	if (!work_may_use_limit(decider, work, &decider->adhoc.any))
+	if (!work_may_use_limit(decider, work, &decider->adhoc.any_limit))
 		return;
-	work_set_status(work, engine_prepare_limit(decider->shared->table, &decider->adhoc.any,
+	work_set_status(work, engine_prepare_limit(decider->shared->table, &decider->adhoc.any_limit,
 	                                           &(struct algo_call){run_plan_op(r->op)}, r->key,
 	                                           &work->plan));
 }
@@ -46,5 +46,5 @@ void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *
 		reply->has_state = d->reset_after_ns > 0;
 	}
 	d->quota = d->remaining = 0;
-	d->limit = rules_reserved_name(work->whole->limit);
+	d->limit = rules_reserved_name(work->full_request->limit);
 }

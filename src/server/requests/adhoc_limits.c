@@ -6,7 +6,7 @@ void adhoc_open(struct adhoc *adhoc)
 {
 	uint64_t year_s = 365 * NS_PER_DAY / NS_PER_S;
 
-	engine_adhoc_limit(&adhoc->any, ALGO_HORIZON_NS / NS_PER_S / year_s, 1, year_s, NULL);
+	engine_adhoc_limit(&adhoc->any_limit, ALGO_HORIZON_NS / NS_PER_S / year_s, 1, year_s, NULL);
 }
 
 static size_t slot_of_params(const struct request_adhoc *params)

@@ -14,8 +14,11 @@
 #define ADHOC_SLOTS 128
 
 struct adhoc {
-	/* for operations that need no parameters: its states reach as far ahead as any */
-	struct weir_limit any;
+	/*
+	 * A limit whose states reach as far ahead as those of any other: for operations on a key whose
+	 * limit is not known.
+	 */
+	struct weir_limit any_limit;
 	struct {
 		struct request_adhoc params; /* an empty slot has count 0 */
 		struct weir_limit limit;

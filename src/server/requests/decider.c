@@ -2,10 +2,10 @@
 
 #include "rules/model.h"
 
-void decider_advance(struct decider *decider)
+void decider_use_newest_config(struct decider *decider)
 {
 	if (server_config_advance(&decider->config)) {
-		decider->was_reloaded = true;
+		decider->config_was_replaced = true;
 		decider->user = NULL; /* it belongs to the configuration before */
 	}
 	decider->forwarded = decider->config->rules->forwarded;

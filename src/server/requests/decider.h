@@ -15,12 +15,12 @@
 /* An answer that is the same for all clients; see page.h. */
 struct page {
 	struct buffer text;
-	uint64_t intake; /* the number of the intake in which it was rendered, or 0 */
+	uint64_t intake_number; /* of the intake in which it was rendered, or 0 */
 };
 
 struct pages {
-	uint64_t intake; /* the number of this intake, from 1 */
-	struct page of[REQUEST_KIND_COUNT];
+	uint64_t intake_number; /* of this intake, from 1 */
+	struct page by_kind[REQUEST_KIND_COUNT];
 	struct top_ends top_ends; /* of the page REQUEST_TOP */
 };
 
@@ -31,7 +31,7 @@ struct decider {
 	struct net_loop *loop;
 	struct store_clients *store_clients;
 	struct server_config *config;    /* the newest when the iteration began; owns a reference */
-	bool was_reloaded;               /* works that wait may have lost their user */
+	bool config_was_replaced;        /* works that wait may have lost their user */
 	struct forwarded_list forwarded; /* the configuration's, for the codecs */
 	struct decider *self;
 	/* its `owner` points to `self`, or to the same field of a suspended work */
@@ -40,14 +40,14 @@ struct decider {
 	const struct user *user;       /* the sender of the request that is parsed, or NULL */
 	struct weir_error login_error; /* of the sender's login; status 0 without an error */
 	const char *forced_by; /* struct override's `by` while an operator forces a key, or NULL */
-	size_t *at_store;      /* of the suspended work that runs: counts its plans at stores */
+	size_t *use_count;     /* of the suspended work that runs; see struct unanswered */
 	size_t batch_slice;    /* units of work of a batch to prepare now, see split_batch.h */
 	/* memory of plans that end in the iteration in which a split batch continues */
-	struct arena plans;
-	struct request blank; /* only its core is ever set */
+	struct arena plan_arena;
+	struct request blank_request; /* only its core is ever set */
 	struct adhoc adhoc;
 	struct pages pages;
-	size_t new_streams;               /* number of event streams to begin, see event_streams.h */
+	size_t new_event_stream_count;    /* event streams to begin, see event_streams.h */
 	uint64_t next_foreign_warning_ns; /* before this time no other foreign_protocol is logged */
 	uint64_t next_refused_warning_ns; /* the same for proxy_refused */
 };
@@ -64,17 +64,17 @@ static inline void decider_read_clock(struct decider *decider)
 	decider->context.at = clock_moment(engine_clock(decider->shared->table));
 }
 
-/** Whether a store has taken the plan that ran; counts it if so. */
-static inline bool decider_at_store(struct decider *decider, enum engine_state state)
+/** Returns whether the plan that ran was submitted to a store. Counts it if so. */
+static inline bool decider_count_submission(struct decider *decider, enum engine_state state)
 {
 	if (__builtin_expect(state != ENGINE_SUBMITTED, 1))
 		return false;
-	++*decider->at_store;
+	++*decider->use_count; /* the work's memory must last until the store has answered */
 	return true;
 }
 
 /** Moves to the newest configuration. Not while the intake has works. */
-void decider_advance(struct decider *decider);
+void decider_use_newest_config(struct decider *decider);
 
 /** The limits that the sender may use, as in struct engine_attributes. */
 static inline const uint64_t *decider_permitted_limits(const struct decider *decider)

@@ -73,10 +73,10 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {
-	reply->at_store = decider_at_store(
+	reply->is_unfinished = decider_count_submission(
 	    decider, engine_deny(&decider->context, &work->plan, reason, &reply->decision));
 	reply->must_wait = false;
-	if (reply->at_store)
+	if (reply->is_unfinished)
 		return;
 	add_jitter(decider, &reply->decision);
 	if (work->kind == REQUEST_BROWSE)
@@ -205,14 +205,14 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 
 	finish_decision(decider, work, reply);
 	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op) && !reply->must_wait &&
-	    !reply->at_store && !d->limit)
+	    !reply->is_unfinished && !d->limit)
 		decisions_count(decider, decider->config->metric_none, false, d->allowed, d->reason);
 }
 
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
 {
 	finish_rules(decider, work, reply);
-	if (work->status == WEIR_OK && !reply->must_wait && !reply->at_store)
+	if (work->status == WEIR_OK && !reply->must_wait && !reply->is_unfinished)
 		koala_answer_browse(decider, &work->plan, reply);
 }
 
@@ -312,12 +312,13 @@ static void prepare_items(struct decider *decider, const struct work *work, stru
 	size_t most = decider->batch_slice;
 
 	decider->batch_slice = SIZE_MAX;
-	for (batch->work = 0; batch->begun < r->item_count && batch->work < most; batch->begun++) {
-		struct work *item = &batch->items[batch->begun];
+	for (batch->unit_count = 0; batch->begun_count < r->item_count && batch->unit_count < most;
+	     batch->begun_count++) {
+		struct work *item = &batch->items[batch->begun_count];
 
 		item->conn = work->conn;
-		prepare_request(decider, item, &r->items[batch->begun], r->origin);
-		batch->work += work_units(item);
+		prepare_request(decider, item, &r->items[batch->begun_count], r->origin);
+		batch->unit_count += work_units(item);
 	}
 	decider->batch_slice = most;
 }
@@ -336,9 +337,9 @@ static void prepare_batch(struct decider *decider, struct work *work, const stru
 	}
 	batch->request = *r;
 	batch->user = decider->user;
-	work->whole = &batch->request;
+	work->full_request = &batch->request;
 	prepare_items(decider, work, batch);
-	batch->is_split = batch->begun < n;
+	batch->is_split = batch->begun_count < n;
 }
 
 /* A batch waits for starts, but not for keys. */
@@ -352,9 +353,9 @@ static void deny_waiting_item(struct decider *decider, struct work *item, struct
 
 static void finish_item(struct decider *decider, struct work *item, struct reply *reply)
 {
-	handle_finish(decider, item, reply);
+	handle_decide(decider, item, reply);
 	deny_waiting_item(decider, item, reply);
-	if (!reply->at_store)
+	if (!reply->is_unfinished)
 		set_reply_status(item, reply);
 }
 
@@ -366,36 +367,36 @@ static void begin_next_items(struct decider *decider, struct work *work, struct 
 {
 	struct arena arena = decider->arena;
 	const struct user *user = decider->user;
-	size_t from = batch->begun;
+	size_t from = batch->begun_count;
 
 	decider->login_error.status = WEIR_OK; /* the login was right when the batch began */
 	decider->user = batch->user;
-	decider->arena = decider->plans;
+	decider->arena = decider->plan_arena;
 	prepare_items(decider, work, batch);
-	decider->plans = decider->arena;
+	decider->plan_arena = decider->arena;
 	decider->arena = arena;
 	decider->user = user;
-	net_loop_charge(decider->loop, batch->work * BATCH_UNIT_BYTES);
-	for (size_t i = from; i < batch->begun; i++)
+	net_loop_charge(decider->loop, batch->unit_count * BATCH_UNIT_BYTES);
+	for (size_t i = from; i < batch->begun_count; i++)
 		split_batch_copy_item(decider, &batch->items[i]);
-	handle_fetch(decider->shared->table, batch->items + from, batch->begun - from);
-	handle_locate(&decider->context, batch->items + from, batch->begun - from);
+	handle_prefetch_cells(decider->shared->table, batch->items + from, batch->begun_count - from);
+	handle_locate_cells(&decider->context, batch->items + from, batch->begun_count - from);
 }
 
-/* Runs items that have begun and are not finished, which `at_store` of their replies marks. */
+/* Runs items that have begun and are not finished, which `is_unfinished` of their replies marks. */
 static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
 	struct item_order unfinished = ITEM_ORDER_NONE;
 	struct reply *replies = batch->replies;
-	size_t n = batch->begun;
+	size_t n = batch->begun_count;
 
 	for (size_t i = 0; i < n; i++) {
-		if (replies[i].at_store &&
+		if (replies[i].is_unfinished &&
 		    !item_order_waits(decider->shared->table, &unfinished, batch->items, i))
 			finish_item(decider, &batch->items[i], &replies[i]);
-		if (replies[i].at_store)
+		if (replies[i].is_unfinished)
 			item_order_add(decider->shared->table, &unfinished, batch->items, i);
-		reply->at_store |= replies[i].at_store;
+		reply->is_unfinished |= replies[i].is_unfinished;
 		reply->wait_ns = u64_max(reply->wait_ns, replies[i].wait_ns);
 	}
 	item_order_free(&unfinished);
@@ -404,7 +405,7 @@ static void run_items(struct decider *decider, struct batch *batch, struct reply
 /* Runs the items of a batch, or those of this iteration if it is split. */
 static void finish_batch(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct batch *batch = (struct batch *)work->whole;
+	struct batch *batch = (struct batch *)work->full_request;
 	struct reply *replies;
 	size_t n;
 
@@ -418,15 +419,15 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 	n = batch->request.item_count;
 	if (batch->is_split) {
 		split_batch_advance_time(decider, batch);
-		if (split_batch_is_settled(batch) && batch->begun < n)
+		if (split_batch_is_settled(batch) && batch->begun_count < n)
 			begin_next_items(decider, work, batch);
 	}
 	run_items(decider, batch, reply);
 	if (batch->is_split) {
 		split_batch_drop_plans(decider, batch);
-		reply->at_store |= batch->begun < n; /* continues in another iteration */
+		reply->is_unfinished |= batch->begun_count < n; /* continues in another iteration */
 	}
-	if (reply->at_store)
+	if (reply->is_unfinished)
 		return;
 	/* the batch is answered when the last of its items starts */
 	for (size_t i = 0; i < n; i++)
@@ -467,7 +468,7 @@ static const struct {
 /* The fields of a plan that are read even if a request has none. */
 static inline void clear_plan(struct work *work)
 {
-	work->whole = NULL;
+	work->full_request = NULL;
 	work->plan.step_count = 0;
 	work->plan.op = ALGO_PEEK;
 	work->plan.stage = PLAN_PREPARED;
@@ -486,7 +487,7 @@ static void prepare_request(struct decider *decider, struct work *work, const st
 	work->core = r->core;
 	clear_plan(work);
 	if (r->kind == REQUEST_LOCAL)
-		work->whole = r;
+		work->full_request = r;
 	if (permissions_are_plain(decider, r->class, origin) ||
 	    permissions_check(decider, work, r, origin))
 		handlers[r->kind].prepare(decider, work, r);
@@ -494,8 +495,8 @@ static void prepare_request(struct decider *decider, struct work *work, const st
 		work->plan.sender = users_number(decider->config->users, decider->user);
 	else
 		work->plan.sender = 0;
-	if (work->status == WEIR_OK && !work->whole && !(1u << work->kind & REQUEST_CORE_KINDS))
-		work->whole = r;
+	if (work->status == WEIR_OK && !work->full_request && !(1u << work->kind & REQUEST_CORE_KINDS))
+		work->full_request = r;
 }
 
 void handle_prepare(struct decider *decider, struct work *work, const struct request *request)
@@ -516,7 +517,7 @@ bool handle_may_wait(const struct work *work)
 	return engine_may_wait(&work->plan);
 }
 
-void handle_fetch(const struct weir_table *table, const struct work *works, size_t n)
+void handle_prefetch_cells(const struct weir_table *table, const struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t item_count;
@@ -525,11 +526,11 @@ void handle_fetch(const struct weir_table *table, const struct work *works, size
 		if (!engine_is_remote(&works[i].plan))
 			engine_fetch(table, &works[i].plan);
 		if (item_count > 0)
-			handle_fetch(table, items, item_count);
+			handle_prefetch_cells(table, items, item_count);
 	}
 }
 
-void handle_locate(const struct decision_context *context, struct work *works, size_t n)
+void handle_locate_cells(const struct decision_context *context, struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t item_count;
@@ -538,7 +539,7 @@ void handle_locate(const struct decision_context *context, struct work *works, s
 		if (!engine_is_remote(&works[i].plan))
 			engine_locate(context, &works[i].plan);
 		if (item_count > 0)
-			handle_locate(context, items, item_count);
+			handle_locate_cells(context, items, item_count);
 	}
 }
 
@@ -548,16 +549,16 @@ static int error_of(const struct work *work)
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
 
-void handle_finish(struct decider *decider, struct work *work, struct reply *reply)
+void handle_decide(struct decider *decider, struct work *work, struct reply *reply)
 {
 	int error;
 
 	reply->permit = (struct slice){NULL, 0};
-	reply->must_wait = reply->at_store = false;
+	reply->must_wait = reply->is_unfinished = false;
 	reply->wait_ns = 0;
 	if (!work->refused)
 		handlers[work->kind].finish(decider, work, reply);
-	if (__builtin_expect(reply->at_store,
+	if (__builtin_expect(reply->is_unfinished,
 	                     0)) /* not finished: called again after the store's answer */
 		return;
 	if (__builtin_expect(work->status == WEIR_OK, 1))
@@ -567,24 +568,24 @@ void handle_finish(struct decider *decider, struct work *work, struct reply *rep
 		metrics_add(&decider->metrics->errors[protocol_of(work->conn)->metric][-error], 1);
 }
 
-void handle_adapt(struct decider *decider, struct work *work)
+void handle_drop_removed_limits(struct decider *decider, struct work *work)
 {
 	if (!engine_adapt(&work->plan, decider->config->engine))
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
 		               slice_of(work->plan.only.limit->name));
 }
 
-void handle_reply(struct decider *decider, const struct work *work, struct reply *reply,
-                  struct buffer *out)
+void handle_render_reply(struct decider *decider, const struct work *work, struct reply *reply,
+                         struct buffer *out)
 {
 	const struct net_conn *conn = work->conn;
 	bool is_local = work->kind == REQUEST_LOCAL;
-	const struct request *request = &decider->blank;
+	const struct request *request = &decider->blank_request;
 
 	set_reply_status(work, reply);
-	if (is_local || (work->status == WEIR_OK && work->whole))
-		request = work->whole;
+	if (is_local || (work->status == WEIR_OK && work->full_request))
+		request = work->full_request;
 	else
-		decider->blank.core = work->core;
+		decider->blank_request.core = work->core;
 	protocol_of(conn)->codec->reply(client_of(work->conn)->session, request, reply, out);
 }

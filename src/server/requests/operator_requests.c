@@ -26,13 +26,13 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 	}
 	operation->request = *request;
 	operation->user = decider->user;
-	work->whole = &operation->request;
+	work->full_request = &operation->request;
 }
 
 /* Writes USER@ADDRESS. The buffer is zero, so the text ends with a NUL. */
 static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
 {
-	const struct user *user = ((const struct operation *)work->whole)->user;
+	const struct user *user = ((const struct operation *)work->full_request)->user;
 
 	if (user)
 		by += snprintf(by, OVERRIDE_BY_MAX, "%s@", user->rule->name);
@@ -46,7 +46,7 @@ static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
 static const weir_limit *begin_override(struct decider *decider, struct work *work,
                                         struct override *override)
 {
-	const struct request *request = work->whole;
+	const struct request *request = work->full_request;
 	const weir_limit *limit = work_find_limit(decider, work, request->limit);
 
 	if (!limit)
@@ -66,7 +66,7 @@ static void set_override_status(struct decider *decider, struct work *work, int 
                                 const char *expected)
 {
 	if (status == WEIR_EINVAL)
-		work_fail_name(decider, work, status, expected, work->whole->limit);
+		work_fail_name(decider, work, status, expected, work->full_request->limit);
 	else if (status == WEIR_EFULL)
 		work_fail(decider, work, status, SLICE("too many keys are forced or held already"));
 	else if (status != WEIR_OK)
@@ -75,7 +75,7 @@ static void set_override_status(struct decider *decider, struct work *work, int 
 
 void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct override override = {.deny = work->whole->deny};
+	struct override override = {.deny = work->full_request->deny};
 	const weir_limit *limit = begin_override(decider, work, &override);
 	int status;
 
@@ -90,7 +90,7 @@ void operator_shed(struct decider *decider, struct work *work, struct reply *rep
 
 void operator_force(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct override override = {.force = work->whole->force};
+	struct override override = {.force = work->full_request->force};
 	const weir_limit *limit = begin_override(decider, work, &override);
 
 	(void)reply;
@@ -99,7 +99,7 @@ void operator_force(struct decider *decider, struct work *work, struct reply *re
 	decider->forced_by = override.by;
 	set_override_status(decider, work,
 	                    forced_keys_set(&decider->shared->forced, &decider->context, limit,
-	                                    work->whole->key, &override),
+	                                    work->full_request->key, &override),
 	                    "a limit whose keys can be forced");
 	decider->forced_by = NULL;
 }
@@ -116,13 +116,13 @@ void operator_prepare_events(struct decider *decider, struct work *work, const s
 void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct events *events = decider->shared->events;
-	uint64_t after = work->whole->after;
+	uint64_t after = work->full_request->after;
 
 	(void)reply;
 	if (!events_follow(events)) {
 		work_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
 		return;
 	}
-	client_of(work->conn)->event = after > 0 ? sat_add(after, 1) : events_next(events);
-	decider->new_streams++;
+	client_of(work->conn)->next_event = after > 0 ? sat_add(after, 1) : events_next(events);
+	decider->new_event_stream_count++;
 }

@@ -31,7 +31,7 @@ static inline bool run_plan(struct decider *decider, struct work *work, struct r
 	    plan->stage == PLAN_PREPARED ? begin(context, plan, d) : engine_resume(context, plan, d);
 
 	reply->must_wait = state == ENGINE_WAITS;
-	reply->at_store = decider_at_store(decider, state);
+	reply->is_unfinished = decider_count_submission(decider, state);
 	if (__builtin_expect(plan->status != WEIR_OK, 0) && state == ENGINE_DONE) {
 		if (plan->status == WEIR_ECOST)
 			work_fail_cost(decider, work);

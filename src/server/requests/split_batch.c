@@ -12,14 +12,14 @@ struct reply *split_batch_replies(struct decider *decider, struct batch *batch)
 		return batch->replies;
 	batch->replies = arena_array(&decider->arena, n, sizeof *batch->replies);
 	for (size_t i = 0; batch->replies && i < n; i++)
-		batch->replies[i].at_store = true;
+		batch->replies[i].is_unfinished = true;
 	return batch->replies;
 }
 
 bool split_batch_is_settled(const struct batch *batch)
 {
-	for (size_t i = 0; i < batch->begun; i++)
-		if (batch->replies[i].at_store)
+	for (size_t i = 0; i < batch->begun_count; i++)
+		if (batch->replies[i].is_unfinished)
 			return false;
 	return true;
 }
@@ -34,7 +34,7 @@ void split_batch_advance_time(const struct decider *decider, struct batch *batch
 	uint64_t now_ns = decider->context.at.now_ns;
 	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
 
-	for (size_t i = 0; passed_ns > 0 && i < batch->begun; i++) {
+	for (size_t i = 0; passed_ns > 0 && i < batch->begun_count; i++) {
 		struct reply *reply = &batch->replies[i];
 		uint64_t waited_ns = u64_min(passed_ns, reply->wait_ns);
 		struct weir_decision *d = &reply->decision;
@@ -71,8 +71,8 @@ static void copy_plan(struct decider *decider, struct work *work, const struct p
 /* Copies a batch that is an item of a batch. Such batches are rare, so all of it is copied. */
 static void copy_batch(struct decider *decider, struct work *work)
 {
-	const struct batch *from = (const struct batch *)work->whole;
-	size_t size = sizeof *from + from->begun * sizeof *from->items;
+	const struct batch *from = (const struct batch *)work->full_request;
+	size_t size = sizeof *from + from->begun_count * sizeof *from->items;
 	struct batch *batch = arena_alloc(&decider->arena, size);
 
 	if (!batch) {
@@ -80,8 +80,8 @@ static void copy_batch(struct decider *decider, struct work *work)
 		return;
 	}
 	memcpy(batch, from, size);
-	work->whole = &batch->request;
-	for (size_t i = 0; i < batch->begun; i++) {
+	work->full_request = &batch->request;
+	for (size_t i = 0; i < batch->begun_count; i++) {
 		struct work *item = &batch->items[i];
 
 		if (is_error(item))
@@ -114,11 +114,11 @@ static void clear_plan(struct plan *plan)
 
 void split_batch_drop_plans(struct decider *decider, struct batch *batch)
 {
-	for (size_t i = 0; i < batch->begun; i++) {
+	for (size_t i = 0; i < batch->begun_count; i++) {
 		const struct reply *reply = &batch->replies[i];
 
-		if (!reply->at_store && reply->wait_ns == 0 && reply->permit.len == 0)
+		if (!reply->is_unfinished && reply->wait_ns == 0 && reply->permit.len == 0)
 			clear_plan(&batch->items[i].plan);
 	}
-	arena_reset(&decider->plans);
+	arena_reset(&decider->plan_arena);
 }

@@ -16,8 +16,8 @@
 #define BATCH_UNIT_BYTES ((size_t)64) /* bytes of the loop's budget that one unit counts as */
 
 /**
- * Returns the replies, made in decider->arena; at first all are marked `at_store`, so that they get
- * run. NULL if memory is short.
+ * Returns the replies, made in decider->arena; at first all are marked `is_unfinished`, so that
+ * they get run. NULL if memory is short.
  */
 struct reply *split_batch_replies(struct decider *decider, struct batch *batch);
 /** Whether all items that have begun are decided, or wait for their start. */
@@ -25,7 +25,7 @@ bool split_batch_is_settled(const struct batch *batch);
 /** Makes the durations in the replies count from decider->context.at. */
 void split_batch_advance_time(const struct decider *decider, struct batch *batch);
 /**
- * Copies the parts of a prepared item that outlive the iteration from decider->plans to
+ * Copies the parts of a prepared item that outlive the iteration from decider->plan_arena to
  * decider->arena, the batch's own memory.
  */
 void split_batch_copy_item(struct decider *decider, struct work *item);

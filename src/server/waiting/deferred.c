@@ -12,18 +12,18 @@
 /* The fields of the decider that differ while it runs a suspended work. */
 struct saved_context {
 	struct server_config *config;
-	size_t *at_store;
+	size_t *use_count;
 	void *context;
 	struct arena arena;
 };
 
 /*
- * The work stays counted in `at_store` until it resumes. Runs on this loop's thread, as its store
+ * The work stays counted in `use_count` until it resumes. Runs on this loop's thread, as its store
  * clients do.
  */
 static void make_ready(struct suspended *suspended)
 {
-	list_append(&suspended->waiting->ready, &suspended->ready);
+	list_append(&suspended->waiting->ready_works, &suspended->node);
 }
 
 /* The last plan that returns from a store makes the work ready. Earlier ones only count down. */
@@ -34,8 +34,8 @@ void deferred_plan_done(void *context, struct plan *plan)
 
 	(void)plan;
 	suspended->was_answered = true;
-	if (suspended->unanswered.at_store > 1)
-		suspended->unanswered.at_store--;
+	if (suspended->unanswered.use_count > 1)
+		suspended->unanswered.use_count--;
 	else
 		make_ready(suspended);
 }
@@ -45,12 +45,12 @@ static void enter_context(struct suspended *suspended, struct saved_context *sav
 {
 	struct decider *decider = suspended->decider;
 
-	*saved = (struct saved_context){decider->config, decider->at_store, decider->context.owner,
+	*saved = (struct saved_context){decider->config, decider->use_count, decider->context.owner,
 	                                decider->arena};
 	decider->config = suspended->unanswered.config;
-	decider->at_store = &suspended->unanswered.at_store;
+	decider->use_count = &suspended->unanswered.use_count;
 	/* so that a plan that ends meanwhile does not make it ready */
-	suspended->unanswered.at_store++;
+	suspended->unanswered.use_count++;
 	suspended->was_answered = false;
 	decider->context.owner = &suspended->decider;
 	if (suspended->work.kind == REQUEST_BATCH)
@@ -66,10 +66,10 @@ static void leave_context(struct suspended *suspended, const struct saved_contex
 		decider->arena = saved->arena;
 	}
 	decider->config = saved->config;
-	decider->at_store = saved->at_store;
+	decider->use_count = saved->use_count;
 	decider->context.owner = saved->context;
-	if (suspended->unanswered.at_store > 1 || !suspended->was_answered)
-		suspended->unanswered.at_store--;
+	if (suspended->unanswered.use_count > 1 || !suspended->was_answered)
+		suspended->unanswered.use_count--;
 	else
 		make_ready(suspended); /* stores have answered all of its plans already */
 }
@@ -77,38 +77,39 @@ static void leave_context(struct suspended *suspended, const struct saved_contex
 /* The connection is not read meanwhile, so no request overtakes the items that have not begun. */
 void deferred_add_split(struct waiting *waiting, struct net_conn *conn)
 {
-	waiting->splits = true;
+	waiting->intake_has_split_batch = true;
 	waiting->admission->batches++;
-	client_of(conn)->has_split = true;
+	client_of(conn)->has_split_batch = true;
 	net_conn_suspend(conn, NET_AT_WORK, true);
 }
 
 static void finish_split(struct waiting *waiting, struct net_conn *conn)
 {
-	if (!client_of(conn)->has_split)
+	if (!client_of(conn)->has_split_batch)
 		return;
 	waiting->admission->batches--;
-	client_of(conn)->has_split = false;
+	client_of(conn)->has_split_batch = false;
 	net_conn_suspend(conn, NET_AT_WORK, false);
 }
 
 void deferred_drop(struct waiting *waiting, struct work *work)
 {
-	if (work_split(work))
+	if (work_split_batch(work))
 		finish_split(waiting, work->conn);
 	handle_drop(work);
 }
 
-/* Continues the batch in the next iteration. `at_store` counts it until then. */
+/* Continues the batch in the next iteration. `use_count` counts it until then. */
 static void add_split(struct waiting *waiting, struct suspended *suspended)
 {
-	suspended->unanswered.at_store++;
-	list_append(&waiting->split, &suspended->ready);
+	suspended->unanswered.use_count++;
+	list_append(&waiting->split_batches, &suspended->node);
 }
 
 static bool ready_next_split(struct waiting *waiting)
 {
-	struct suspended *suspended = list_of(list_pop(&waiting->split), struct suspended, ready);
+	struct suspended *suspended =
+	    list_of(list_pop(&waiting->split_batches), struct suspended, node);
 
 	if (suspended)
 		make_ready(suspended);
@@ -118,7 +119,7 @@ static bool ready_next_split(struct waiting *waiting)
 /* Starts a work that key_order delayed, together with those that are ready. */
 static void start_ordered(struct suspended *suspended)
 {
-	suspended->unanswered.at_store++;
+	suspended->unanswered.use_count++;
 	make_ready(suspended);
 }
 
@@ -129,7 +130,7 @@ static void cancel_suspended(struct pending *pending, struct unanswered *unanswe
 	struct waiting *waiting = suspended->waiting;
 
 	(void)pending;
-	if (work_split(&suspended->work))
+	if (work_split_batch(&suspended->work))
 		finish_split(waiting, unanswered->conn);
 	key_queue_remove(waiting, suspended);
 	key_order_remove(&waiting->order, suspended, start_ordered);
@@ -143,8 +144,8 @@ static void keep_waiting(struct pending *pending, struct unanswered *unanswered,
 
 static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns);
 
-static const struct unanswered_kind at_store = {keep_waiting, cancel_suspended},
-                                    in_queue = {retry_in_queue, cancel_suspended};
+static const struct unanswered_kind waits_at_store = {keep_waiting, cancel_suspended},
+                                    waits_in_queue = {retry_in_queue, cancel_suspended};
 
 /*
  * Runs the plan. Returns false when the work is decided and `reply` filled; true when it waits
@@ -157,25 +158,25 @@ static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
 	uint64_t due_ns = PENDING_NEVER;
 
 	size_t used = suspended->unanswered.arena.used;
-	bool was_split = work_split(&suspended->work) != NULL;
+	bool was_split = work_split_batch(&suspended->work) != NULL;
 
 	enter_context(suspended, &saved);
-	handle_finish(waiting->decider, &suspended->work, reply);
-	if (!reply->at_store)
+	handle_decide(waiting->decider, &suspended->work, reply);
+	if (!reply->is_unfinished)
 		due_ns = key_queue_update(waiting, suspended, reply);
 	leave_context(suspended, &saved);
 	pending_grow(&suspended->unanswered, suspended->unanswered.arena.used - used);
-	if (was_split && !work_split(&suspended->work))
+	if (was_split && !work_split_batch(&suspended->work))
 		finish_split(waiting, suspended->unanswered.conn);
-	else if (was_split && suspended->unanswered.at_store == 0)
+	else if (was_split && suspended->unanswered.use_count == 0)
 		add_split(waiting, suspended);
-	if (reply->at_store)
+	if (reply->is_unfinished)
 		key_order_add(&waiting->order, suspended);
 	else
 		key_order_remove(&waiting->order, suspended, start_ordered);
-	if (!reply->at_store && !reply->must_wait)
+	if (!reply->is_unfinished && !reply->must_wait)
 		return false;
-	suspended->unanswered.kind = reply->at_store ? &at_store : &in_queue;
+	suspended->unanswered.kind = reply->is_unfinished ? &waits_at_store : &waits_in_queue;
 	pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
 	return true;
 }
@@ -185,7 +186,8 @@ static void resume_suspended(struct waiting *waiting, struct suspended *suspende
 	struct reply reply;
 
 	if (!run_or_suspend(waiting, suspended, &reply))
-		pending_decided(&waiting->pending, &suspended->unanswered, &suspended->work, &reply);
+		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
+		                         &reply);
 }
 
 static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
@@ -218,9 +220,10 @@ static const struct unanswered_owner owner_with_plan = {rollback_suspended, susp
 
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply)
 {
-	struct suspended *suspended = waitlist_get_or_make(&waiting->decider->shared->table->waiting)
-	                                  ? suspend_work(waiting, work, &in_queue, &owner_without_plan)
-	                                  : NULL;
+	struct suspended *suspended =
+	    waitlist_get_or_make(&waiting->decider->shared->table->waiting)
+	        ? suspend_work(waiting, work, &waits_in_queue, &owner_without_plan)
+	        : NULL;
 	uint64_t due_ns;
 
 	if (!suspended) {
@@ -245,26 +248,27 @@ static void answer_in_batch(struct waiting *waiting, struct suspended *suspended
 
 	pending_remove(&waiting->pending, &suspended->unanswered);
 	enter_context(suspended, &saved);
-	pending_answer(&waiting->pending, &suspended->work, reply);
+	pending_answer_new(&waiting->pending, &suspended->work, reply);
 	leave_context(suspended, &saved);
 	pending_free(&suspended->unanswered);
 }
 
 void deferred_run(struct waiting *waiting, struct work *work)
 {
-	struct suspended *suspended = suspend_work(waiting, work, &at_store, &owner_with_plan);
+	struct suspended *suspended = suspend_work(waiting, work, &waits_at_store, &owner_with_plan);
 	struct reply reply = {0};
 
 	if (!suspended) {
 		finish_split(waiting, work->conn);
 		rollback_out_of_memory(waiting->decider, work);
-		pending_answer(&waiting->pending, work, &reply);
+		pending_answer_new(&waiting->pending, work, &reply);
 		return;
 	}
 	if (key_order_enqueue(&waiting->order, suspended) || run_or_suspend(waiting, suspended, &reply))
 		return;
 	if (reply.wait_ns > 0 || !pending_is_next(&suspended->unanswered))
-		pending_decided(&waiting->pending, &suspended->unanswered, &suspended->work, &reply);
+		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
+		                         &reply);
 	else
 		answer_in_batch(waiting, suspended, &reply);
 }
@@ -292,8 +296,8 @@ static struct suspended *pop_ready(struct waiting *waiting)
 	struct suspended *suspended;
 
 	do {
-		suspended = list_of(list_pop(&waiting->ready), struct suspended, ready);
-	} while (suspended && --suspended->unanswered.at_store > 0);
+		suspended = list_of(list_pop(&waiting->ready_works), struct suspended, node);
+	} while (suspended && --suspended->unanswered.use_count > 0);
 	return suspended;
 }
 
@@ -301,18 +305,21 @@ static bool is_undecided(const struct suspended *suspended)
 {
 	const struct unanswered *unanswered = &suspended->unanswered;
 
-	return unanswered->conn && (unanswered->kind == &at_store || unanswered->kind == &in_queue);
+	return unanswered->conn &&
+	       (unanswered->kind == &waits_at_store || unanswered->kind == &waits_in_queue);
 }
 
 void deferred_resume_ready(struct waiting *waiting)
 {
 	struct suspended *suspended;
 
-	if (waiting->ready.first)
+	if (waiting->ready_works.first)
 		decider_read_clock(waiting->decider);
 	while ((suspended = pop_ready(waiting))) {
-		if (waiting->ready.first) /* the memory of a work that was at a store is not in the cache */
-			prefetch_all(list_of(waiting->ready.first, struct suspended, ready), sizeof *suspended);
+		if (waiting->ready_works
+		        .first) /* the memory of a work that was at a store is not in the cache */
+			prefetch_all(list_of(waiting->ready_works.first, struct suspended, node),
+			             sizeof *suspended);
 		if (is_undecided(suspended))
 			resume_suspended(waiting, suspended);
 		else
@@ -328,7 +335,7 @@ void deferred_continue_batches(struct waiting *waiting)
 		if (net_loop_is_busy(waiting->decider->loop))
 			break;
 	}
-	if (waiting->split.first)
+	if (waiting->split_batches.first)
 		net_loop_run_again(waiting->decider->loop);
 }
 

@@ -21,8 +21,8 @@ bool item_order_waits(const struct weir_table *table, const struct item_order *i
 
 		/* equal items may run at once, when the earlier one has begun */
 		if (before > 0 &&
-		    (!is_begun(&works[before - 1]) || work_equality_hash(table, item) == 0 ||
-		     work_equality_hash(table, &works[before - 1]) != work_equality_hash(table, item)))
+		    (!is_begun(&works[before - 1]) || work_effect_hash(table, item) == 0 ||
+		     work_effect_hash(table, &works[before - 1]) != work_effect_hash(table, item)))
 			return true;
 	}
 	return items->is_incomplete;

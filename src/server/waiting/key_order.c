@@ -3,41 +3,42 @@
 #include "server/loop/work_key.h"
 #include "server/waiting/suspend.h"
 
-static void add_keys(const struct key_order *keys, struct order *order, const struct work *work)
+static void add_keys(const struct key_order *keys, struct work_order *order,
+                     const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
 		add_keys(keys, order, &items[i]);
-	if (work_split(work)) /* the keys of the other items are not known yet */
-		order->count = ORDER_KEYS + 1;
-	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->count++)
-		if (order->count < ORDER_KEYS)
-			order->keys[order->count] = work_key(keys->table, &work->plan.steps[i]);
+	if (work_split_batch(work)) /* the keys of the other items are not known yet */
+		order->key_count = ORDER_KEYS + 1;
+	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->key_count++)
+		if (order->key_count < ORDER_KEYS)
+			order->keys[order->key_count] = work_key(keys->table, &work->plan.steps[i]);
 }
 
-static struct order order_of(const struct key_order *keys, const struct work *work)
+static struct work_order order_of(const struct key_order *keys, const struct work *work)
 {
-	struct order order = {0};
+	struct work_order order = {0};
 
 	add_keys(keys, &order, work);
-	if (work->kind != REQUEST_BATCH && order.count > 0)
-		order.equality = work_equality_hash(keys->table, work);
+	if (work->kind != REQUEST_BATCH && order.key_count > 0)
+		order.effect_hash = work_effect_hash(keys->table, work);
 	return order;
 }
 
-static bool has_many_keys(const struct order *order)
+static bool has_many_keys(const struct work_order *order)
 {
-	return order->count > ORDER_KEYS;
+	return order->key_count > ORDER_KEYS;
 }
 
-static bool share_key(const struct order *a, const struct order *b)
+static bool share_key(const struct work_order *a, const struct work_order *b)
 {
 	if (has_many_keys(a) || has_many_keys(b))
-		return a->count > 0 && b->count > 0;
-	for (size_t i = 0; i < a->count; i++)
-		for (size_t j = 0; j < b->count; j++)
+		return a->key_count > 0 && b->key_count > 0;
+	for (size_t i = 0; i < a->key_count; i++)
+		for (size_t j = 0; j < b->key_count; j++)
 			if (a->keys[i] == b->keys[j])
 				return true;
 	return false;
@@ -50,11 +51,11 @@ static size_t filter_at(const struct client *client, uint64_t key)
 
 /* Whether any work of the client may have one of the keys, by the filter. */
 static bool may_share_key(const struct key_order *keys, const struct client *client,
-                          const struct order *order)
+                          const struct work_order *order)
 {
 	if (has_many_keys(order) || client->many_keys_count > 0)
 		return true;
-	for (size_t i = 0; i < order->count; i++)
+	for (size_t i = 0; i < order->key_count; i++)
 		if (keys->filter[filter_at(client, order->keys[i])] > 0)
 			return true;
 	return false;
@@ -65,11 +66,11 @@ static bool may_share_key(const struct key_order *keys, const struct client *cli
  * or NULL.
  */
 static struct suspended *find_predecessor(const struct list *list, struct list_node *newest,
-                                          const struct order *order)
+                                          const struct work_order *order)
 {
 	for (struct list_node *node = newest; node; node = list_previous(list, node)) {
 		struct suspended *suspended = list_of(node, struct suspended, order.node);
-		const struct order *other = &suspended->order;
+		const struct work_order *other = &suspended->order;
 
 		if (!share_key(other, order))
 			continue;
@@ -77,7 +78,8 @@ static struct suspended *find_predecessor(const struct list *list, struct list_n
 		 * Equal works need not wait for each other. As their keys are the same, no older work
 		 * matters either.
 		 */
-		return other->predecessor || other->equality == 0 || other->equality != order->equality
+		return other->predecessor || other->effect_hash == 0 ||
+		               other->effect_hash != order->effect_hash
 		           ? suspended
 		           : NULL;
 	}
@@ -87,7 +89,7 @@ static struct suspended *find_predecessor(const struct list *list, struct list_n
 bool key_order_must_wait(const struct key_order *keys, const struct work *work)
 {
 	const struct client *client = client_of(work->conn);
-	struct order order;
+	struct work_order order;
 
 	if (!client->ordered.first)
 		return false;
@@ -96,12 +98,12 @@ bool key_order_must_wait(const struct key_order *keys, const struct work *work)
 	       find_predecessor(&client->ordered, list_last(&client->ordered), &order) != NULL;
 }
 
-static void count_keys(struct key_order *keys, struct client *client, const struct order *order,
-                       int by)
+static void count_keys(struct key_order *keys, struct client *client,
+                       const struct work_order *order, int by)
 {
 	if (has_many_keys(order))
 		client->many_keys_count += (size_t)by;
-	for (size_t i = 0; !has_many_keys(order) && i < order->count; i++)
+	for (size_t i = 0; !has_many_keys(order) && i < order->key_count; i++)
 		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
 }
 
@@ -122,11 +124,11 @@ static void wait_behind(struct suspended *suspended, struct suspended *predecess
 bool key_order_enqueue(struct key_order *keys, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);
-	struct order *order = &suspended->order;
+	struct work_order *order = &suspended->order;
 	struct suspended *first;
 
-	*order = (struct order){0};
-	if (conn_streams(suspended->unanswered.conn))
+	*order = (struct work_order){0};
+	if (conn_answers_in_any_order(suspended->unanswered.conn))
 		return false;
 	*order = order_of(keys, &suspended->work);
 	if (!client->ordered.first || !may_share_key(keys, client, order))
@@ -141,18 +143,18 @@ bool key_order_enqueue(struct key_order *keys, struct suspended *suspended)
 
 void key_order_add(struct key_order *keys, struct suspended *suspended)
 {
-	if (!list_has(&suspended->order.node) && suspended->order.count > 0)
+	if (!list_has(&suspended->order.node) && suspended->order.key_count > 0)
 		append_order(keys, suspended);
 }
 
 static void remove_order(struct key_order *keys, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);
-	struct order *order = &suspended->order;
+	struct work_order *order = &suspended->order;
 
 	list_remove(&client->ordered, &order->node);
 	count_keys(keys, client, order, -1);
-	order->count = 0; /* so that it is not added again */
+	order->key_count = 0; /* so that it is not added again */
 }
 
 void key_order_remove(struct key_order *keys, struct suspended *suspended,

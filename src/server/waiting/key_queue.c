@@ -19,8 +19,8 @@ static void on_wake(struct waiter *waiter)
 
 	pthread_mutex_lock(&waiting->queues.lock);
 	queue->is_dropped |= waiter->is_dropped;
-	if (!list_has(&queue->woken)) {
-		list_append(&waiting->queues.woken, &queue->woken);
+	if (!list_has(&queue->woken_node)) {
+		list_append(&waiting->queues.woken, &queue->woken_node);
 		net_loop_wake(waiting->decider->loop);
 	}
 	pthread_mutex_unlock(&waiting->queues.lock);
@@ -41,7 +41,7 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 
 	if (!list)
 		return false;
-	queue->end_ns = queue->has_moved ? u64_min(queue->end_ns, end_ns) : end_ns;
+	queue->queue_end_ns = queue->has_moved ? u64_min(queue->queue_end_ns, end_ns) : end_ns;
 	queue->waiter = (struct waiter){
 	    .hash = plan->waits_at, .wake = on_wake, .priority = plan->refused->priority};
 	queue->is_dropped = false;
@@ -61,35 +61,36 @@ static void add_poll(struct waiting *waiting, struct suspended *suspended, uint6
 	struct queue_entry *queue = &suspended->queue;
 	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 
-	if (list_has(&queue->polls))
+	if (list_has(&queue->poll_node))
 		return;
-	if (!waiting->queues.polls.first)
-		waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
-	list_append(&waiting->queues.polls, &queue->polls);
+	if (!waiting->queues.polling.first)
+		waiting->queues.next_poll_ns = now_ns + every_ns - now_ns % every_ns;
+	list_append(&waiting->queues.polling, &queue->poll_node);
 }
 
 static void remove_poll(struct waiting *waiting, struct queue_entry *queue)
 {
-	list_remove(&waiting->queues.polls, &queue->polls);
-	if (!waiting->queues.polls.first)
-		waiting->queues.poll_ns = 0;
+	list_remove(&waiting->queues.polling, &queue->poll_node);
+	if (!waiting->queues.polling.first)
+		waiting->queues.next_poll_ns = 0;
 }
 
 /* Makes the oldest polling queues due. Each polls again after its attempt, see next_retry_ns. */
 static void run_polls(struct waiting *waiting)
 {
 	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
-	uint64_t now_ns = waiting->queues.poll_ns != 0 ? os_monotonic_ns() : 0;
+	uint64_t now_ns = waiting->queues.next_poll_ns != 0 ? os_monotonic_ns() : 0;
 
-	if (waiting->queues.poll_ns == 0 || waiting->queues.poll_ns > now_ns)
+	if (waiting->queues.next_poll_ns == 0 || waiting->queues.next_poll_ns > now_ns)
 		return;
-	waiting->queues.poll_ns = now_ns + every_ns - now_ns % every_ns;
-	for (size_t i = 0; waiting->queues.polls.first && i < QUEUE_POLLS; i++) {
+	waiting->queues.next_poll_ns = now_ns + every_ns - now_ns % every_ns;
+	for (size_t i = 0; waiting->queues.polling.first && i < QUEUE_POLLS; i++) {
 		struct suspended *suspended =
-		    list_of(waiting->queues.polls.first, struct suspended, queue.polls);
+		    list_of(waiting->queues.polling.first, struct suspended, queue.poll_node);
 
 		remove_poll(waiting, &suspended->queue);
-		if (suspended->unanswered.at_store == 0) /* otherwise its attempt is at the store already */
+		if (suspended->unanswered.use_count ==
+		    0) /* otherwise its attempt is at the store already */
 			pending_reschedule(&waiting->pending, &suspended->unanswered, now_ns);
 	}
 }
@@ -104,7 +105,7 @@ void key_queue_remove(struct waiting *waiting, struct suspended *suspended)
 	waitlist_leave(waitlist_at(&waiting->decider->shared->table->waiting), &queue->waiter);
 	queue->is_queued = false;
 	pthread_mutex_lock(&waiting->queues.lock);
-	list_remove(&waiting->queues.woken, &queue->woken);
+	list_remove(&waiting->queues.woken, &queue->woken_node);
 	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
@@ -113,9 +114,10 @@ void key_queue_wake_due(struct waiting *waiting)
 	struct suspended *suspended;
 
 	pthread_mutex_lock(&waiting->queues.lock);
-	while ((suspended = list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken))) {
+	while ((suspended =
+	            list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken_node))) {
 		suspended->queue.is_first = !suspended->queue.is_dropped;
-		if (suspended->unanswered.at_store > 0)
+		if (suspended->unanswered.use_count > 0)
 			suspended->queue.was_woken = true;
 		else
 			pending_reschedule(&waiting->pending, &suspended->unanswered, os_monotonic_ns());
@@ -154,7 +156,7 @@ static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspend
 static void count_end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
                       uint64_t now_ns)
 {
-	uint64_t start_ns = suspended->queue.start_ns;
+	uint64_t start_ns = suspended->queue.wait_start_ns;
 
 	if (start_ns == 0)
 		return;
@@ -173,8 +175,8 @@ static bool move_queue(struct waiting *waiting, struct suspended *suspended, uin
 	if (!join_queue(waiting, suspended, now_ns))
 		return false;
 	queue->has_moved |= moves;
-	if (queue->start_ns == 0) {
-		queue->start_ns = now_ns;
+	if (queue->wait_start_ns == 0) {
+		queue->wait_start_ns = now_ns;
 		queue->deadline_ns = sat_add(now_ns, suspended->work.plan.max_wait_ns);
 	}
 	return true;
@@ -191,13 +193,13 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->must_wait) {
 		key_queue_remove(waiting, suspended);
-		if (!reply->at_store)
+		if (!reply->is_unfinished)
 			count_end(waiting, suspended, reply, now_ns);
 		return PENDING_NEVER;
 	}
 	if (queue->is_first) /* `stays` is false for a new one: it tries in the next iteration */
 		due_ns = stays ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
-	return u64_min(due_ns, queue->end_ns);
+	return u64_min(due_ns, queue->queue_end_ns);
 }
 
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
@@ -205,12 +207,12 @@ void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspende
 	struct queue_entry *queue = &suspended->queue;
 	struct plan *plan = &suspended->work.plan;
 
-	if (now_ns >= queue->end_ns)
+	if (now_ns >= queue->queue_end_ns)
 		plan->max_wait_ns = WEIR_ZERO;
 	else if (plan->max_wait_ns != 0)
 		plan->max_wait_ns = queue->deadline_ns - now_ns;
 	plan->position = !queue->is_first ? WAIT_BEHIND : queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
 	plan->waits_at = queue->waiter.hash;
 	if (suspended->unanswered.config != waiting->decider->config)
-		handle_adapt(waiting->decider, &suspended->work);
+		handle_drop_removed_limits(waiting->decider, &suspended->work);
 }

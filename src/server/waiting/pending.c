@@ -29,20 +29,20 @@ void pending_identify(struct unanswered *unanswered, const struct decider *decid
                       const struct work *work)
 {
 	unanswered->stream = work->stream;
-	unanswered->sender = decider->config->users ? work->plan.sender : 0;
+	unanswered->sender_number = decider->config->users ? work->plan.sender : 0;
 }
 
 static void append_to_client(const struct pending *pending, struct unanswered *unanswered)
 {
 	list_append(&client_of(unanswered->conn)->unanswered, &unanswered->client_node);
 	unanswered->config = server_config_retain(pending->decider->config);
-	net_conn_add_pending(unanswered->conn, unanswered->size);
+	net_conn_add_pending(unanswered->conn, unanswered->charged_bytes);
 }
 
 static void unlink_from_client(struct unanswered *unanswered)
 {
 	list_remove(&client_of(unanswered->conn)->unanswered, &unanswered->client_node);
-	net_conn_remove_pending(unanswered->conn, unanswered->size);
+	net_conn_remove_pending(unanswered->conn, unanswered->charged_bytes);
 }
 
 void pending_free(struct unanswered *unanswered)
@@ -51,9 +51,9 @@ void pending_free(struct unanswered *unanswered)
 		return;
 	buffer_free(&unanswered->reply);
 	unanswered->conn = NULL;
-	if (unanswered->at_store > 0)
+	if (unanswered->use_count > 0)
 		return;
-	free(unanswered->taken);
+	free(unanswered->refundable);
 	arena_free(&unanswered->arena);
 	server_config_release(unanswered->config);
 	if (unanswered->owner)
@@ -65,7 +65,7 @@ void pending_free(struct unanswered *unanswered)
 /* The work waits no more. */
 static void remove_from_heap(struct pending *pending, struct unanswered *unanswered)
 {
-	heap_remove(&pending->due, &unanswered->node);
+	heap_remove(&pending->due, &unanswered->due_node);
 	unanswered->kind = NULL;
 }
 
@@ -78,10 +78,10 @@ static void mark_done(struct pending *pending, struct unanswered *unanswered)
 bool pending_add(struct pending *pending, struct unanswered *unanswered,
                  const struct unanswered_kind *kind, struct net_conn *conn, uint64_t due_ns)
 {
-	unanswered->node.due = due_ns;
+	unanswered->due_node.due = due_ns;
 	unanswered->conn = conn;
 	unanswered->kind = kind;
-	if (!heap_add(&pending->due, &unanswered->node))
+	if (!heap_add(&pending->due, &unanswered->due_node))
 		return false;
 	append_to_client(pending, unanswered);
 	publish_count(pending);
@@ -102,27 +102,28 @@ static struct unanswered *first_unanswered(struct net_conn *conn)
 
 bool pending_is_next(const struct unanswered *unanswered)
 {
-	return first_unanswered(unanswered->conn) == unanswered || conn_streams(unanswered->conn);
+	return first_unanswered(unanswered->conn) == unanswered ||
+	       conn_answers_in_any_order(unanswered->conn);
 }
 
 void pending_reschedule(struct pending *pending, struct unanswered *unanswered, uint64_t due_ns)
 {
-	heap_remove(&pending->due, &unanswered->node);
-	unanswered->node.due = due_ns;
-	heap_add(&pending->due, &unanswered->node); /* cannot fail: a place has just become free */
+	heap_remove(&pending->due, &unanswered->due_node);
+	unanswered->due_node.due = due_ns;
+	heap_add(&pending->due, &unanswered->due_node); /* cannot fail: a place has just become free */
 }
 
 void pending_grow(struct unanswered *unanswered, size_t bytes)
 {
 	if (bytes == 0)
 		return;
-	unanswered->size += bytes;
+	unanswered->charged_bytes += bytes;
 	net_conn_grow_pending(unanswered->conn, bytes);
 }
 
 void pending_send(struct net_conn *conn, struct slice answers)
 {
-	if (__builtin_expect(conn_streams(conn), 0))
+	if (__builtin_expect(conn_answers_in_any_order(conn), 0))
 		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_output(conn));
 	else if (answers.len > 0)
 		buffer_add_slice(net_conn_output(conn), answers);
@@ -140,7 +141,7 @@ static void write_finished(struct unanswered *unanswered)
 {
 	struct net_conn *conn = unanswered->conn;
 
-	if (conn_streams(conn)) {
+	if (conn_answers_in_any_order(conn)) {
 		write_answer(unanswered);
 		return;
 	}
@@ -153,8 +154,8 @@ static void write_finished(struct unanswered *unanswered)
  * waits these are the charges of items that wait, and of items with permits that no client knows;
  * other items have started.
  */
-static size_t collect_taken(const struct work *work, const struct reply *reply,
-                            struct engine_charge *taken)
+static size_t list_refundable(const struct work *work, const struct reply *reply,
+                              struct engine_charge *taken)
 {
 	size_t n = 0, count;
 	const struct work *items = items_of(work, &count);
@@ -165,7 +166,7 @@ static size_t collect_taken(const struct work *work, const struct reply *reply,
 		const struct reply *item = &reply->items[i];
 
 		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
-			n += collect_taken(&items[i], item, taken ? taken + n : NULL);
+			n += list_refundable(&items[i], item, taken ? taken + n : NULL);
 	}
 	return n;
 }
@@ -175,23 +176,25 @@ static bool render_answer(struct pending *pending, struct unanswered *unanswered
                           const struct work *work, struct reply *reply)
 {
 	unanswered->wait_ns = reply->wait_ns;
-	unanswered->decision_number = ++pending->decisions;
+	unanswered->decision_number = ++pending->decision_count;
 	/* counts the charges first, without a list */
-	unanswered->taken_count = owner_keeps_plan(unanswered) ? 0 : collect_taken(work, reply, NULL);
-	if (unanswered->taken_count > 0) {
-		unanswered->taken = calloc(unanswered->taken_count, sizeof *unanswered->taken);
-		if (!unanswered->taken)
+	unanswered->refundable_count =
+	    owner_keeps_plan(unanswered) ? 0 : list_refundable(work, reply, NULL);
+	if (unanswered->refundable_count > 0) {
+		unanswered->refundable =
+		    calloc(unanswered->refundable_count, sizeof *unanswered->refundable);
+		if (!unanswered->refundable)
 			return false;
-		collect_taken(work, reply, unanswered->taken);
+		list_refundable(work, reply, unanswered->refundable);
 	}
-	handle_reply(pending->decider, work, reply, &unanswered->reply);
+	handle_render_reply(pending->decider, work, reply, &unanswered->reply);
 	buffer_trim(&unanswered->reply);
 	return !unanswered->reply.failed;
 }
 
 static void answer_due(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
-	pending_count_wait(pending->decider, unanswered->wait_ns + now_ns - unanswered->node.due);
+	pending_count_wait(pending->decider, unanswered->wait_ns + now_ns - unanswered->due_node.due);
 	mark_done(pending, unanswered);
 	write_finished(unanswered);
 }
@@ -230,8 +233,8 @@ static void fail_unanswered(struct pending *pending, struct unanswered *unanswer
 /* Tells the network how much memory the work takes now. */
 static void count_size(struct unanswered *unanswered, size_t size)
 {
-	net_conn_remove_pending(unanswered->conn, unanswered->size);
-	unanswered->size = size;
+	net_conn_remove_pending(unanswered->conn, unanswered->charged_bytes);
+	unanswered->charged_bytes = size;
 	net_conn_add_pending(unanswered->conn, size);
 }
 
@@ -242,7 +245,7 @@ static bool write_now(struct pending *pending, struct unanswered *unanswered, st
 	struct buffer *out = net_conn_output(unanswered->conn);
 	size_t len = out->len;
 
-	handle_reply(pending->decider, work, reply, out);
+	handle_render_reply(pending->decider, work, reply, out);
 	if (!out->failed)
 		return true;
 	out->failed = false;
@@ -250,12 +253,12 @@ static bool write_now(struct pending *pending, struct unanswered *unanswered, st
 	return false;
 }
 
-void pending_decided(struct pending *pending, struct unanswered *unanswered, struct work *work,
-                     struct reply *reply)
+void pending_answer_suspended(struct pending *pending, struct unanswered *unanswered,
+                              struct work *work, struct reply *reply)
 {
 	count_request(pending, work);
 	if (reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
-	    !conn_streams(unanswered->conn)) {
+	    !conn_answers_in_any_order(unanswered->conn)) {
 		if (!write_now(pending, unanswered, work, reply)) {
 			fail_unanswered(pending, unanswered, work);
 			return;
@@ -268,7 +271,7 @@ void pending_decided(struct pending *pending, struct unanswered *unanswered, str
 		fail_unanswered(pending, unanswered, work);
 		return;
 	}
-	count_size(unanswered, unanswered->size + unanswered->reply.capacity);
+	count_size(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
 	if (reply->wait_ns > 0) {
 		unanswered->kind = &waits_for_start;
 		pending_reschedule(pending, unanswered, start_ns_of(pending, reply));
@@ -287,8 +290,9 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 		pending_free(unanswered);
 		return false;
 	}
-	unanswered->size = sizeof *unanswered + unanswered->reply.capacity +
-	                   unanswered->taken_count * sizeof *unanswered->taken + ALLOCATIONS;
+	unanswered->charged_bytes = sizeof *unanswered + unanswered->reply.capacity +
+	                            unanswered->refundable_count * sizeof *unanswered->refundable +
+	                            ALLOCATIONS;
 	unanswered->conn = work->conn;
 	pending_identify(unanswered, pending->decider, work);
 	if (reply->wait_ns == 0)
@@ -301,9 +305,9 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 	return true;
 }
 
-void pending_answer(struct pending *pending, struct work *work, struct reply *reply)
+void pending_answer_new(struct pending *pending, struct work *work, struct reply *reply)
 {
-	bool behind = client_of(work->conn)->unanswered.first && !conn_streams(work->conn);
+	bool behind = client_of(work->conn)->unanswered.first && !conn_answers_in_any_order(work->conn);
 	size_t len;
 
 	count_request(pending, work);
@@ -316,11 +320,11 @@ void pending_answer(struct pending *pending, struct work *work, struct reply *re
 			return;
 		}
 	}
-	len = pending->out.len;
-	handle_reply(pending->decider, work, reply, &pending->out);
-	if (pending->out.failed) {
-		pending->out.len = len;
-		pending->out.failed = false;
+	len = pending->answers.len;
+	handle_render_reply(pending->decider, work, reply, &pending->answers);
+	if (pending->answers.failed) {
+		pending->answers.len = len;
+		pending->answers.failed = false;
 		rollback_out_of_memory(pending->decider, work);
 		cancel_and_close(pending, work->conn);
 	}
@@ -359,9 +363,9 @@ static void refund_detached(struct pending *pending, struct list *detached)
 	{
 		if (owner_keeps_plan(unanswered))
 			unanswered->owner->refund(unanswered);
-		for (size_t i = unanswered->taken_count; i > 0; i--)
+		for (size_t i = unanswered->refundable_count; i > 0; i--)
 			engine_refund_charge(&pending->decider->context, unanswered->config->engine,
-			                     &unanswered->taken[i - 1]);
+			                     &unanswered->refundable[i - 1]);
 		pending_free(unanswered);
 	}
 	publish_count(pending); /* only now is nothing of theirs charged any more */
@@ -395,10 +399,10 @@ static bool has_sender(const struct pending *pending, const struct unanswered *u
 	const struct users *users = pending->decider->config->users,
 	                   *before = unanswered->config->users;
 
-	return !users || users_find(users, before->items[unanswered->sender - 1].id);
+	return !users || users_find(users, before->items[unanswered->sender_number - 1].id);
 }
 
-void pending_end_senders(struct pending *pending)
+void pending_close_removed_senders(struct pending *pending)
 {
 	const struct unanswered *last = NULL; /* consecutive works often have the same user */
 	bool stays = true;
@@ -406,9 +410,10 @@ void pending_end_senders(struct pending *pending)
 	for (size_t i = 0; i < pending->due.count; i++) {
 		struct unanswered *unanswered = (struct unanswered *)pending->due.nodes[i];
 
-		if (!unanswered->sender || unanswered->config == pending->decider->config)
+		if (!unanswered->sender_number || unanswered->config == pending->decider->config)
 			continue;
-		if (!last || last->config != unanswered->config || last->sender != unanswered->sender)
+		if (!last || last->config != unanswered->config ||
+		    last->sender_number != unanswered->sender_number)
 			stays = has_sender(pending, unanswered);
 		last = unanswered;
 		if (!stays)
@@ -441,7 +446,7 @@ uint64_t pending_due(const struct pending *pending)
 
 void pending_abandon_late(struct pending *pending)
 {
-	uint64_t last_ns = os_monotonic_ns() + pending->stop_ns;
+	uint64_t last_ns = os_monotonic_ns() + pending->stop_timeout_ns;
 	struct heap *due = &pending->due;
 	size_t sorted = 0;
 

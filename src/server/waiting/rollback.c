@@ -8,7 +8,7 @@ static void cancel_plan(struct decider *decider, struct plan *plan)
 	enum engine_state state = engine_cancel(&decider->context, plan);
 
 	if (!had_submission)
-		decider_at_store(decider, state);
+		decider_count_submission(decider, state);
 }
 
 /* Rolls back all items of a batch, too: none of them has an answer. */
@@ -29,7 +29,7 @@ void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wa
 	struct work *items = items_of(work, &n);
 
 	for (size_t i = n; i > 0; i--) {
-		const struct reply *reply = &((const struct batch *)work->whole)->replies[i - 1];
+		const struct reply *reply = &((const struct batch *)work->full_request)->replies[i - 1];
 
 		/* an item that has started without a permit keeps its charges */
 		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
@@ -48,7 +48,7 @@ void rollback_continue(struct decider *decider, struct work *work)
 	for (size_t i = n; i > 0; i--)
 		rollback_continue(decider, &items[i - 1]);
 	if (work->plan.submission)
-		decider_at_store(decider, engine_resume(&decider->context, &work->plan, &ignored));
+		decider_count_submission(decider, engine_resume(&decider->context, &work->plan, &ignored));
 }
 
 void rollback_abandon(struct work *work)

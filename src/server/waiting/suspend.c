@@ -126,7 +126,7 @@ static void copy_rest(struct copy_space *copy_space, const struct batch *from, s
 	struct request *items = (struct request *)to->items, ignored = {0};
 
 	to->origin = copy_origin(copy_space, from->request.origin);
-	for (size_t i = from->begun; i < from->request.item_count; i++)
+	for (size_t i = from->begun_count; i < from->request.item_count; i++)
 		copy_unprepared(copy_space, &from->request.items[i], items ? &items[i] : &ignored);
 }
 
@@ -138,14 +138,14 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
-	const struct batch *from = (const struct batch *)work->whole;
+	const struct batch *from = (const struct batch *)work->full_request;
 	size_t all = from->request.item_count;
 	struct batch *batch = reserve_space(copy_space, sizeof *batch + all * sizeof *batch->items);
 	struct reply *replies = reserve_space(copy_space, all * sizeof *replies);
 	struct request request;
 	struct work item;
 
-	copy_request(copy_space, work->whole, &request);
+	copy_request(copy_space, work->full_request, &request);
 	copy_rest(copy_space, from, &request);
 	if (batch) {
 		*batch = *from;
@@ -155,7 +155,7 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 	for (size_t i = 0; i < n; i++)
 		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &item);
 	for (size_t i = 0; replies && i < all; i++)
-		replies[i] = (struct reply){.at_store = true}; /* to be finished; see handle.c */
+		replies[i] = (struct reply){.is_unfinished = true}; /* to be finished; see handle.c */
 	return batch ? &batch->request : NULL;
 }
 
@@ -164,12 +164,12 @@ static struct request *copy_whole(const struct weir_table *table, struct copy_sp
 {
 	struct request *whole, ignored;
 
-	if (!work->whole)
+	if (!work->full_request)
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
 		return copy_batch(table, copy_space, work);
 	whole = reserve_space(copy_space, sizeof *whole);
-	copy_request(copy_space, work->whole, whole ? whole : &ignored);
+	copy_request(copy_space, work->full_request, whole ? whole : &ignored);
 	return whole;
 }
 
@@ -193,16 +193,16 @@ static void copy_work(const struct weir_table *table, struct copy_space *copy_sp
 	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
 		to->message = copy_block(copy_space, from->message, strlen(from->message) + 1);
 	else
-		to->whole = copy_whole(table, copy_space, from);
+		to->full_request = copy_whole(table, copy_space, from);
 }
 
-bool suspend_is_needed(const struct work *work)
+bool suspend_needed_for_store(const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
-		if (suspend_is_needed(&items[i]))
+		if (suspend_needed_for_store(&items[i]))
 			return true;
 	return work_has_plan(work) && engine_is_remote(&work->plan);
 }
@@ -222,7 +222,8 @@ static size_t size_elsewhere(const struct work *work)
 
 size_t suspend_size(const struct work *work)
 {
-	size_t n = work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->whole->item_count : 0;
+	size_t n =
+	    work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->full_request->item_count : 0;
 
 	return PENDING_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
 	       size_elsewhere(work);
@@ -234,19 +235,19 @@ void suspend_release(struct unanswered *unanswered)
 	struct suspended *suspended = (struct suspended *)unanswered;
 	struct waiting *waiting = suspended->waiting;
 
-	if (suspended->size > SMALL || waiting->spare_count == SPARE_MAX) {
+	if (suspended->block_size > SMALL || waiting->spare_count == SPARE_MAX) {
 		free(suspended);
 		return;
 	}
-	list_insert(&waiting->spare, &suspended->ready, waiting->spare.first);
+	list_insert(&waiting->spare_blocks, &suspended->node, waiting->spare_blocks.first);
 	waiting->spare_count++;
 }
 
 /* The fields before `work` are zero. */
 static struct suspended *allocate_suspended(struct waiting *waiting, size_t size)
 {
-	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare) : NULL;
-	struct suspended *suspended = list_of(spare, struct suspended, ready);
+	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare_blocks) : NULL;
+	struct suspended *suspended = list_of(spare, struct suspended, node);
 
 	if (suspended) {
 		waiting->spare_count--;
@@ -256,7 +257,7 @@ static struct suspended *allocate_suspended(struct waiting *waiting, size_t size
 			return NULL;
 	}
 	memset(suspended, 0, offsetof(struct suspended, work));
-	suspended->size = size <= SMALL ? SMALL : size;
+	suspended->block_size = size <= SMALL ? SMALL : size;
 	suspended->waiting = waiting;
 	suspended->decider = waiting->decider;
 	return suspended;
@@ -289,7 +290,7 @@ struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
 
 	if (!suspended)
 		return NULL;
-	suspended->unanswered.size = suspended->size + size_elsewhere(work);
+	suspended->unanswered.charged_bytes = suspended->block_size + size_elsewhere(work);
 	pending_identify(&suspended->unanswered, waiting->decider, work);
 	suspended->unanswered.owner = owner;
 	if (pending_add(&waiting->pending, &suspended->unanswered, kind, work->conn, PENDING_NEVER))
@@ -300,6 +301,6 @@ struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
 
 void suspend_close(struct waiting *waiting)
 {
-	LIST_EACH(&waiting->spare, struct suspended, ready, suspended)
+	LIST_EACH(&waiting->spare_blocks, struct suspended, node, suspended)
 	free(suspended);
 }

@@ -19,34 +19,34 @@ struct queue_entry {
 	bool was_woken;  /* while a store had steps of it */
 	bool is_dropped; /* under the queues' lock: a waiter of higher priority has replaced it */
 	struct waiter waiter;
-	struct list_node woken, polls; /* in struct key_queues */
-	uint64_t start_ns;    /* when it began to wait, or 0; all times are of the monotonic clock */
-	uint64_t end_ns;      /* when its time in this queue is over */
-	uint64_t deadline_ns; /* when the time that its sender has given is over */
+	struct list_node woken_node, poll_node; /* in struct key_queues */
+	uint64_t wait_start_ns; /* when it began to wait, or 0; all times are of the monotonic clock */
+	uint64_t queue_end_ns;  /* when its time in this queue is over */
+	uint64_t deadline_ns;   /* when the time that its sender has given is over */
 };
 
 /* The number of keys that are compared. A work with more keys counts as sharing a key with all. */
 #define ORDER_KEYS 3
 
 /* The entry of a work in the order of its client; see key_order.h. */
-struct order {
+struct work_order {
 	uint64_t keys[ORDER_KEYS];
-	uint64_t equality;             /* equal works have the same value; 0 equals none */
+	uint64_t effect_hash;          /* the same for works with the same effect; 0 equals none */
 	struct list_node node;         /* in client->ordered */
 	struct suspended *predecessor; /* the work that it waits for, or NULL */
-	unsigned count;                /* number of keys */
-	bool has_followers;            /* other works wait for it */
+	unsigned key_count;
+	bool has_followers; /* other works wait for it */
 };
 
 struct suspended {
 	struct unanswered unanswered; /* the first member, because pending.h knows only this */
 	struct waiting *waiting;      /* of its worker, like `decider` */
 	struct decider *decider; /* the decision context points to this field while the work runs */
-	struct list_node ready;  /* in `ready`, `split` or `spare` of struct waiting */
-	size_t size;             /* bytes, with those at the end */
+	struct list_node node;   /* in ready_works, split_batches or spare_blocks of struct waiting */
+	size_t block_size;       /* with `bytes` */
 	bool was_answered;       /* a store has answered a plan during this run */
 	struct queue_entry queue;
-	struct order order;
+	struct work_order order;
 	struct work work; /* points into `bytes` */
 	alignas(max_align_t) char bytes[];
 };
@@ -61,8 +61,8 @@ struct key_order {
 
 /* Suspended works that wait for keys; see key_queue.c. */
 struct key_queues {
-	struct list polls; /* the first works of queues at stores, which poll */
-	uint64_t poll_ns;  /* when the next poll is due, or 0 */
+	struct list polling;   /* the first works of queues at stores, which poll */
+	uint64_t next_poll_ns; /* when the next poll is due, or 0 */
 	pthread_mutex_t lock;
 	struct list woken; /* works that other threads have woken, under the lock */
 };
@@ -74,15 +74,15 @@ struct waiting {
 	struct pending pending;
 	struct key_order order;
 	struct key_queues queues;
-	struct list ready; /* suspended works that resume next, oldest first; see deferred.c */
-	struct list split; /* batches whose items have not all begun, oldest first; see deferred.h */
-	bool splits;       /* the intake has such a batch */
-	struct list spare; /* free blocks, see suspend.c */
+	struct list ready_works;   /* suspended works that resume next, oldest first; see deferred.c */
+	struct list split_batches; /* those with items that have not begun, oldest first */
+	bool intake_has_split_batch;
+	struct list spare_blocks; /* free memory of suspended works, see suspend.c */
 	size_t spare_count;
 };
 
 /** Whether a work of the intake has steps at a store that completes them later. */
-bool suspend_is_needed(const struct work *work);
+bool suspend_needed_for_store(const struct work *work);
 /** About how many bytes a suspended copy takes. */
 size_t suspend_size(const struct work *work);
 
