@@ -1,4 +1,7 @@
-/* accept.c: accepts connections, and stops for a while when the system has no resources. */
+/*
+ * accept.c: accepts connections at the listening sockets of an event loop. It pauses when the
+ * system has no descriptor or memory left, until a connection ends or the next tick.
+ */
 #include "net/internal.h"
 
 #include <errno.h>
@@ -13,24 +16,25 @@
 
 /* Connections accepted in one iteration, so that many new ones do not delay the open ones. */
 #define ACCEPT_MAX 64
-/* The same for the reserve: each must be read before another one replaces it. */
-#define RESERVE_SHARE (NET_RESERVE / 4)
+/* The same when the limit of connections is reached: then only the small reserve takes them, and
+ * each must be read before another one replaces it. */
+#define ACCEPT_INTO_RESERVE_MAX (NET_RESERVE / 4)
 
-/* The part that an error of accept() concerns. */
+/* The cause of a failed accept(). */
 enum accept_failure {
 	FAILURE_OF_CONNECTION, /* the connection has already ended */
 	FAILURE_OF_RESOURCES,  /* the system has no resources for now */
 	FAILURE_OF_LISTENER,   /* the listener will never accept again */
 };
 
-static enum accept_failure failure_of(int error)
+static enum accept_failure classify_error(int error)
 {
 	switch (error) {
 	case EMFILE:
 	case ENFILE:
 	case ENOBUFS:
 	case ENOMEM:
-	case EPERM: /* a firewall refuses this one, or a seccomp filter all */
+	case EPERM: /* a firewall refuses this connection, or a seccomp filter all of them */
 		return FAILURE_OF_RESOURCES;
 	case ECONNABORTED:
 	case EINTR:
@@ -57,7 +61,7 @@ static bool is_closed(const struct listen_handle *handle)
 
 static void pause_accepting(struct net_loop *loop)
 {
-	loop->accepting = false;
+	loop->is_accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
 		if (!is_closed(handle))
 			uv_poll_stop(&handle->poll);
@@ -70,7 +74,7 @@ static bool handle_accept_error(struct listen_handle *handle, int error)
 
 	if (error == EAGAIN)
 		return false;
-	switch (failure_of(error)) {
+	switch (classify_error(error)) {
 	case FAILURE_OF_CONNECTION:
 		return true;
 	case FAILURE_OF_RESOURCES:
@@ -85,20 +89,28 @@ static bool handle_accept_error(struct listen_handle *handle, int error)
 	return false;
 }
 
-/* Returns whether to go on accepting. */
+/* Returns whether to go on accepting: false if no connection is queued, or after an error. */
 static bool accept_one(struct listen_handle *handle)
 {
 	struct net_loop *loop = handle->loop;
 	struct net_address peer;
-	socklen_t size = sizeof peer.local; /* the longest */
+	socklen_t size = sizeof peer.local; /* the longest kind of address */
 	int fd = accept4(handle->listener.socket, &peer.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct ip ip;
+	bool in_reserve;
 
 	if (fd < 0)
 		return handle_accept_error(handle, errno);
 	ip = net_address_ip(&peer);
-	conn_open(loop, &handle->listener.kind, fd, &ip, !conn_limit_acquire(loop));
+	in_reserve = !conn_limit_acquire(loop);
+	conn_open(loop, &handle->listener.kind, fd, &ip, in_reserve);
 	return true;
+}
+
+/* The bound is read anew for each connection, because accepting may reach the limit. */
+static int accept_max(const struct net_loop *loop)
+{
+	return conn_limit_is_reached(loop->conn_limit) ? ACCEPT_INTO_RESERVE_MAX : ACCEPT_MAX;
 }
 
 static void on_acceptable(uv_poll_t *poll, int status, int events)
@@ -107,8 +119,7 @@ static void on_acceptable(uv_poll_t *poll, int status, int events)
 
 	(void)status; /* accept() returns the error */
 	(void)events;
-	for (int i = 0; i < (conn_limit_is_reached(handle->loop->limit) ? RESERVE_SHARE : ACCEPT_MAX);
-	     i++)
+	for (int i = 0; i < accept_max(handle->loop); i++)
 		if (!accept_one(handle))
 			break;
 }
@@ -141,23 +152,26 @@ static void end_listener(struct listen_handle *handle)
 		close_listener(handle);
 }
 
+/* Closes all listeners, because the loop stops. */
 void accept_end(struct net_loop *loop)
 {
-	loop->accepting = false;
+	loop->is_accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
 		end_listener(handle);
 }
 
+/* Polls the listeners again after pause_accepting, unless the loop stops. */
 void accept_resume(struct net_loop *loop)
 {
-	loop->may_accept = false;
-	if (loop->accepting || loop->phase != LOOP_RUNNING)
+	loop->retry_accept = false;
+	if (loop->is_accepting || loop->phase != LOOP_RUNNING)
 		return;
-	loop->accepting = true;
+	loop->is_accepting = true;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)
 		start_listener(handle);
 }
 
+/* Takes over the socket of `listener`, also on error. */
 int net_loop_listen(struct net_loop *loop, const struct net_listener *listener)
 {
 	struct listen_handle *handle = calloc(1, sizeof *handle);

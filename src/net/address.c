@@ -1,3 +1,7 @@
+/*
+ * address.c: reads and writes the addresses of sockets ("HOST:PORT", "unix:/PATH"), and makes
+ * sockets that listen on an address or connect to one.
+ */
 #include "net/address.h"
 
 #include <errno.h>
@@ -12,19 +16,20 @@
 #include "base/error.h"
 #include "base/network/endpoint.h"
 
-#define BACKLOG     1024
-#define SOCKET_MODE 0600
+#define LISTEN_BACKLOG       1024 /* connections that the kernel queues for accept() */
+#define SOCKET_FILE_MODE     0600
+#define KEEPALIVE_PROBES_MAX 3
 
 _Static_assert(sizeof((struct sockaddr_un *)NULL)->sun_path == ENDPOINT_PATH_MAX + 1,
                "a path and its NUL fill sun_path");
 
 /* The prefix of IPv4 addresses that are written as IPv6: ::ffff:a.b.c.d. */
-static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+static const uint8_t mapped_v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 static void address_make(struct net_address *out, const struct ip *ip, uint16_t port)
 {
 	memset(out, 0, sizeof *out);
-	if (memcmp(ip->bytes, mapped, sizeof mapped) == 0) {
+	if (memcmp(ip->bytes, mapped_v4_prefix, sizeof mapped_v4_prefix) == 0) {
 		out->v4.sin_family = AF_INET;
 		out->v4.sin_port = htons(port);
 		memcpy(&out->v4.sin_addr, ip->bytes + 12, 4);
@@ -69,6 +74,7 @@ socklen_t net_address_size(const struct net_address *address)
 	}
 }
 
+/* A Unix socket, which has no IP address, counts as 127.0.0.1. */
 struct ip net_address_ip(const struct net_address *address)
 {
 	struct ip ip = {{[10] = 0xff, [11] = 0xff, 127, 0, 0, 1}};
@@ -76,7 +82,7 @@ struct ip net_address_ip(const struct net_address *address)
 	if (net_address_is_unix(address))
 		return ip;
 	if (address->any.sa_family == AF_INET) {
-		memcpy(ip.bytes, mapped, sizeof mapped);
+		memcpy(ip.bytes, mapped_v4_prefix, sizeof mapped_v4_prefix);
 		memcpy(ip.bytes + 12, &address->v4.sin_addr, 4);
 	} else {
 		memcpy(ip.bytes, &address->v6.sin6_addr, 16);
@@ -99,28 +105,40 @@ void net_address_format(const struct net_address *address, char *out)
 	         ntohs(v4 ? address->v4.sin_port : address->v6.sin6_port));
 }
 
+static void close_keeping_errno(int fd)
+{
+	int saved = errno;
+
+	close(fd);
+	errno = saved;
+}
+
+/* Returns 0, or -1 and errno. */
 static int set_option(int fd, int level, int option, int value)
 {
 	return setsockopt(fd, level, option, &value, sizeof value);
 }
 
+/* Makes a TCP socket send without delay, and probe a silent peer. Returns 0, or -1 and errno. */
 int net_address_tune(int fd)
 {
-	return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
-	               set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, NET_KEEPALIVE_S) ||
-	               set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, NET_KEEPALIVE_S / 3) ||
-	               set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3) ||
-	               set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1)
-	           ? -1
-	           : 0;
+	bool failed =
+	    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, NET_KEEPALIVE_S) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, NET_KEEPALIVE_S / KEEPALIVE_PROBES_MAX) ||
+	    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_MAX) ||
+	    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+
+	return failed ? -1 : 0;
 }
 
 /*
- * Binds the `first` socket without SO_REUSEPORT, and sets it afterwards. So the loops of this
- * server share the port, while a second server gets an error. Otherwise both would get half of the
- * connections, and each would count half of the requests.
+ * Makes one of the sockets by which the loops of this server share a port. The first of them is
+ * bound without SO_REUSEPORT, which is set afterwards: so a second server on the port gets an
+ * error. Otherwise both would get half of the connections, and each would count half of the
+ * requests. Returns the socket, or -1 and errno.
  */
-static int bind_socket(struct net_address *address, bool first)
+static int bind_socket(struct net_address *address, bool is_first)
 {
 	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	socklen_t size = net_address_size(address);
@@ -129,23 +147,22 @@ static int bind_socket(struct net_address *address, bool first)
 		return -1;
 	/* On Linux accepted sockets inherit these options, which saves calls for each connection. */
 	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_tune(fd) ||
-	    (!first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
+	    (!is_first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
-	    bind(fd, &address->any, size) || (first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
+	    bind(fd, &address->any, size) ||
+	    (is_first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    getsockname(fd, &address->any, &size)) {
-		int saved = errno;
-
-		close(fd);
-		errno = saved;
+		close_keeping_errno(fd);
 		return -1;
 	}
 	return fd;
 }
 
+/* Connects and returns a blocking socket, or -1 and errno. */
 int net_address_dial(const struct net_address *address, unsigned timeout_s)
 {
 	struct timeval timeout = {.tv_sec = timeout_s};
-	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), saved;
+	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return -1;
@@ -155,73 +172,81 @@ int net_address_dial(const struct net_address *address, unsigned timeout_s)
 		net_address_tune(fd);
 	if (connect(fd, &address->any, net_address_size(address)) == 0)
 		return fd;
-	saved = errno;
-	close(fd);
-	errno = saved;
+	close_keeping_errno(fd);
 	return -1;
 }
 
+/* Whether it is "::", every address of the machine. */
 static bool is_any_v6(const struct net_address *address)
 {
 	return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-static void close_all(const int *sockets, size_t count)
+static void close_all_keeping_errno(const int *sockets, size_t count)
 {
-	int saved = errno;
-
 	while (count > 0)
-		close(sockets[--count]);
-	errno = saved;
+		close_keeping_errno(sockets[--count]);
 }
 
-/* Returns why it failed, or NULL. */
+/*
+ * Makes `count` listening sockets, one for each event loop. Returns why it failed, or NULL, as the
+ * functions below do.
+ */
 static const char *listen_tcp(struct net_address *address, int *sockets, size_t count)
 {
 	size_t bound;
 
 	for (bound = 0; bound < count; bound++) {
-		sockets[bound] = bind_socket(address, bound == 0);
-		if (sockets[bound] < 0 && bound == 0 && errno == EAFNOSUPPORT && is_any_v6(address)) {
+		bool is_first = bound == 0;
+
+		sockets[bound] = bind_socket(address, is_first);
+		if (sockets[bound] < 0 && is_first && errno == EAFNOSUPPORT && is_any_v6(address)) {
 			/* On a machine without IPv6 "every address" is 0.0.0.0. */
 			address_make(address, &(struct ip){{[10] = 0xff, [11] = 0xff}},
 			             ntohs(address->v6.sin6_port));
-			sockets[bound] = bind_socket(address, true);
+			sockets[bound] = bind_socket(address, is_first);
 		}
 		if (sockets[bound] < 0)
 			goto failed;
 	}
 	for (size_t i = 0; i < count; i++)
-		if (listen(sockets[i], BACKLOG))
+		if (listen(sockets[i], LISTEN_BACKLOG))
 			goto failed;
 	return NULL;
 failed:
-	close_all(sockets, bound);
+	close_all_keeping_errno(sockets, bound);
 	return strerror(errno);
 }
 
 /*
- * Removes the file of a dead server: the kernel refuses a connection to it. Returns why the file
- * can not be removed, or NULL.
+ * Removes the file of a Unix socket that a dead server has left: the kernel refuses a connection to
+ * it. Returns why the file can not be removed, or NULL.
  */
-static const char *remove_stale(const struct net_address *address)
+static const char *remove_stale_file(const struct net_address *address)
 {
 	const char *path = address->local.sun_path;
 	struct stat found;
-	int fd, failure;
+	int fd, connect_errno;
 
 	if (lstat(path, &found) == 0 && !S_ISSOCK(found.st_mode))
 		return "the file exists and is not a socket";
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return strerror(errno);
-	failure = connect(fd, &address->any, net_address_size(address)) ? errno : 0;
+	connect_errno = connect(fd, &address->any, net_address_size(address)) ? errno : 0;
 	close(fd);
-	if (failure == 0 || failure == EAGAIN || failure == EPROTOTYPE)
+	switch (connect_errno) {
+	case 0:
+	case EAGAIN:     /* its queue is full */
+	case EPROTOTYPE: /* its sockets are not streams */
 		return "another program listens on it";
-	if (failure == ENOENT || (failure == ECONNREFUSED && unlink(path) == 0))
+	case ENOENT: /* removed meanwhile */
 		return NULL;
-	return strerror(failure == ECONNREFUSED ? errno : failure);
+	case ECONNREFUSED:
+		return unlink(path) == 0 ? NULL : strerror(errno);
+	default:
+		return strerror(connect_errno);
+	}
 }
 
 /*
@@ -237,10 +262,14 @@ static const char *set_permissions(const struct net_address *address)
 	if ((address->has_owner || address->has_group) && lchown(path, owner, group))
 		return errno == EPERM ? "this process may not change the owner or group of the file"
 		                      : strerror(errno);
-	return chmod(path, address->mode ? address->mode : SOCKET_MODE) ? strerror(errno) : NULL;
+	return chmod(path, address->mode ? address->mode : SOCKET_FILE_MODE) ? strerror(errno) : NULL;
 }
 
-static const char *make_file(struct net_address *address, int fd)
+/*
+ * Binds a Unix socket to its file, also in place of a dead server's, and records the file's device
+ * and inode in *address, by which net_address_remove recognizes it.
+ */
+static const char *bind_to_file(struct net_address *address, int fd)
 {
 	const char *path = address->local.sun_path, *why;
 	struct stat made;
@@ -248,7 +277,7 @@ static const char *make_file(struct net_address *address, int fd)
 	if (bind(fd, &address->any, net_address_size(address))) {
 		if (errno != EADDRINUSE)
 			return strerror(errno);
-		why = remove_stale(address);
+		why = remove_stale_file(address);
 		if (why)
 			return why;
 		if (bind(fd, &address->any, net_address_size(address)))
@@ -271,7 +300,7 @@ static const char *listen_unix(struct net_address *address, int *sockets, size_t
 	sockets[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (sockets[0] < 0)
 		return strerror(errno);
-	why = make_file(address, sockets[0]);
+	why = bind_to_file(address, sockets[0]);
 	for (made = 1; !why && made < count; made++) {
 		sockets[made] = fcntl(sockets[0], F_DUPFD_CLOEXEC, 0);
 		if (sockets[made] < 0) {
@@ -279,12 +308,12 @@ static const char *listen_unix(struct net_address *address, int *sockets, size_t
 			break;
 		}
 	}
-	if (!why && listen(sockets[0], BACKLOG))
+	if (!why && listen(sockets[0], LISTEN_BACKLOG))
 		why = strerror(errno);
 	if (!why)
 		return NULL;
 	net_address_remove(address);
-	close_all(sockets, made);
+	close_all_keeping_errno(sockets, made);
 	return why;
 }
 
@@ -301,6 +330,7 @@ int net_address_listen(struct net_address *address, int *sockets, size_t count,
 	return error_set(error, WEIR_EIO, "can't listen on %s: %s", text, why);
 }
 
+/* Removes the socket's file, unless another server has replaced it. */
 void net_address_remove(const struct net_address *address)
 {
 	struct stat found;

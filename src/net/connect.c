@@ -1,4 +1,4 @@
-/* connect.c: connects to an address within a timeout. */
+/* connect.c: connects to a TCP address or a Unix socket from within the event loop. */
 #include "net/internal.h"
 
 #include <errno.h>
@@ -8,29 +8,29 @@
 #include "net/address.h"
 
 struct attempt {
-	uv_timer_t deadline; /* first */
+	uv_timer_t timer; /* first; the deadline of TCP, or the time to call `open` of a Unix socket */
 	uv_connect_t request;
-	struct net_conn *conn; /* NULL when the connection has ended */
+	struct net_conn *conn; /* of a Unix socket: NULL when the connection has ended */
 };
 
-static void free_attempt(uv_handle_t *deadline)
+static void free_attempt(uv_handle_t *timer)
 {
-	free(deadline);
+	free(timer);
 }
 
-static void on_deadline(uv_timer_t *deadline)
+static void on_deadline(uv_timer_t *timer)
 {
-	conn_fail(((struct attempt *)deadline)->conn, UV_ETIMEDOUT);
+	conn_fail(((struct attempt *)timer)->conn, UV_ETIMEDOUT);
 }
 
-/* libuv always calls this before it closes the connection: so the deadline can be closed here. */
+/* libuv always calls this before it closes the connection: so the timer can be closed here. */
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct attempt *attempt = request->data;
 	struct net_conn *conn = attempt->conn;
 	int fd;
 
-	uv_close((uv_handle_t *)&attempt->deadline, free_attempt);
+	uv_close((uv_handle_t *)&attempt->timer, free_attempt);
 	if (conn->state == CONN_DEAD)
 		return;
 	if (status == 0)
@@ -43,7 +43,10 @@ static void on_connected(uv_connect_t *request, int status)
 	conn_start(conn);
 }
 
-/* Calls `open` from the loop, though the kernel has connected the Unix socket at once. */
+/*
+ * Starts a connection whose Unix socket the kernel has connected at once. It is done from a timer,
+ * so that the owner is called back from the loop, and not within net_loop_dial.
+ */
 static void on_unix_connected(uv_timer_t *timer)
 {
 	struct net_conn *conn = ((struct attempt *)timer)->conn;
@@ -51,8 +54,8 @@ static void on_unix_connected(uv_timer_t *timer)
 	uv_close((uv_handle_t *)timer, free_attempt);
 	if (!conn)
 		return;
-	conn->opener = NULL;
-	loop_poll_again(conn->loop); /* timers run before the poll, and `process` after it */
+	conn->weak_ref = NULL;
+	loop_poll_again(conn->loop); /* the owner's `process` follows the next poll */
 	if (conn->state != CONN_DEAD)
 		conn_start(conn);
 }
@@ -71,19 +74,21 @@ static int connect_unix(struct attempt *attempt, const struct net_address *to)
 		close(fd);
 		return status;
 	}
-	attempt->conn->opener = &attempt->conn;
-	uv_timer_start(&attempt->deadline, on_unix_connected, 0, 0);
+	attempt->conn->weak_ref = &attempt->conn;
+	uv_timer_start(&attempt->timer, on_unix_connected, 0, 0);
 	return 0;
 }
 
+/* Returns 0, or an error of libuv. */
 static int connect_tcp(struct attempt *attempt, const struct net_address *to, uint64_t timeout_ms)
 {
-	uv_update_time(&attempt->conn->loop
-	                    ->uv); /* or the timeout would run from the beginning of the iteration */
-	uv_timer_start(&attempt->deadline, on_deadline, timeout_ms, 0);
+	/* Otherwise the timeout would run from the beginning of the iteration. */
+	uv_update_time(&attempt->conn->loop->uv);
+	uv_timer_start(&attempt->timer, on_deadline, timeout_ms, 0);
 	return uv_tcp_connect(&attempt->request, &attempt->conn->tcp, &to->any, on_connected);
 }
 
+/* Returns NULL if there is no memory. If connecting fails, the owner's `close` reports it later. */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms)
 {
@@ -99,11 +104,11 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 	conn->peer = net_address_ip(to);
 	attempt->conn = conn;
 	attempt->request.data = attempt;
-	uv_timer_init(&loop->uv, &attempt->deadline);
+	uv_timer_init(&loop->uv, &attempt->timer);
 	status =
 	    net_address_is_unix(to) ? connect_unix(attempt, to) : connect_tcp(attempt, to, timeout_ms);
 	if (status) {
-		uv_close((uv_handle_t *)&attempt->deadline, free_attempt);
+		uv_close((uv_handle_t *)&attempt->timer, free_attempt);
 		conn_fail(conn, status);
 	}
 	return conn;

@@ -1,4 +1,7 @@
-/* descriptor.c: polls a descriptor that belongs to a library, with a timer. */
+/*
+ * descriptor.c: polls a file descriptor that belongs to a library, such as a client of Redis, and
+ * runs one timer for it, so that the library can work within the event loop.
+ */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -9,25 +12,27 @@ struct net_descriptor {
 	uv_poll_t poll; /* first */
 	uv_timer_t timer;
 	struct net_loop *loop;
-	unsigned events; /* to poll for */
+	unsigned polled_events;
 	void (*ready)(void *context, unsigned events);
 	void *context;
 };
 
 _Static_assert((int)NET_READABLE == (int)UV_READABLE && (int)NET_WRITABLE == (int)UV_WRITABLE, "");
 
+/* After an error the library gets all events that it polls for, so that it finds the error. */
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
 	struct net_descriptor *descriptor = (struct net_descriptor *)poll;
 
-	descriptor->ready(descriptor->context, status < 0 ? descriptor->events : (unsigned)events);
+	descriptor->ready(descriptor->context,
+	                  status < 0 ? descriptor->polled_events : (unsigned)events);
 }
 
-static void on_time(uv_timer_t *timer)
+static void on_timer_expired(uv_timer_t *timer)
 {
 	struct net_descriptor *descriptor = timer->data;
 
-	loop_poll_again(descriptor->loop); /* timers run before the poll, and `process` after it */
+	loop_poll_again(descriptor->loop); /* the owner's `process` follows the next poll */
 	descriptor->ready(descriptor->context, NET_TIMER_EXPIRED);
 }
 
@@ -48,7 +53,7 @@ int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int 
 	descriptor->loop = loop;
 	descriptor->ready = ready;
 	descriptor->context = context;
-	/* They do not keep the loop alive. */
+	/* So that the loop can end although the descriptor is open. */
 	uv_unref((uv_handle_t *)&descriptor->poll);
 	uv_unref((uv_handle_t *)&descriptor->timer);
 	*out = descriptor;
@@ -57,18 +62,19 @@ int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int 
 
 void net_descriptor_set_events(struct net_descriptor *descriptor, unsigned events)
 {
-	descriptor->events = events;
+	descriptor->polled_events = events;
 	if (events)
 		uv_poll_start(&descriptor->poll, (int)events, on_ready);
 	else
 		uv_poll_stop(&descriptor->poll);
 }
 
+/* `after_ms` 0 stops the timer. */
 void net_descriptor_set_timer(struct net_descriptor *descriptor, uint64_t after_ms)
 {
 	uv_update_time(&descriptor->loop->uv);
 	if (after_ms > 0)
-		uv_timer_start(&descriptor->timer, on_time, after_ms, 0);
+		uv_timer_start(&descriptor->timer, on_timer_expired, after_ms, 0);
 	else
 		uv_timer_stop(&descriptor->timer);
 }

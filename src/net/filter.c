@@ -1,74 +1,81 @@
 /*
- * filter.c: passes the bytes of a connection through its filter, such as TLS, and buffers output
- * until the handshake of the filter is done.
+ * filter.c: passes the bytes of a connection through its filter, such as TLS, which transforms them
+ * between the socket and the owner of the connection (the server or client above the event loop).
+ * Until the filter's handshake is done, the owner's output is buffered.
  */
 #include "net/internal.h"
 
 static void send_filter_output(struct net_conn *conn)
 {
-	struct buffer *wire = &conn->loop->wire;
+	struct buffer *out = &conn->loop->filter_output;
 
-	if (wire->failed)
+	if (out->failed)
 		conn_fail(conn, UV_ENOMEM);
-	else if (wire->len > 0)
-		conn_send(conn, (struct slice){wire->data, wire->len});
-	output_reset(wire);
+	else if (out->len > 0)
+		conn_send(conn, (struct slice){out->data, out->len});
+	output_reset(out);
 }
 
 /* Ends the connection once the last output of its filter, such as an alert, is written. */
-static void fail_filter(struct net_conn *conn)
+static void end_after_filter_error(struct net_conn *conn)
 {
 	struct conn_filter *filter = conn->filter;
 
 	conn->error = UV_EPROTO;
 	filter->state = NET_FILTER_END;
-	filter->has_ended = true;
-	buffer_free(&filter->out);
+	filter->has_output_ended = true;
+	buffer_free(&filter->handshake_output);
 	net_conn_finish(conn);
+}
+
+static void write_handshake_output(struct net_conn *conn)
+{
+	struct buffer out = conn->filter->handshake_output;
+
+	conn->filter->handshake_output = (struct buffer){0};
+	filter_write(conn, (struct slice){out.data, out.len});
+	buffer_free(&out);
 }
 
 void filter_read(struct net_conn *conn, struct slice bytes)
 {
 	struct conn_filter *filter = conn->filter;
-	int state = filter->type->read(filter->type, filter->data, bytes, &conn->in, &conn->loop->wire);
+	int state = filter->type->read(filter->type, filter->data, bytes, &conn->input,
+	                               &conn->loop->filter_output);
 
 	send_filter_output(conn);
 	if (conn->state == CONN_DEAD)
 		return;
 	if (state < 0) {
-		fail_filter(conn);
+		end_after_filter_error(conn);
 		return;
 	}
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
-		/* Without input for the owner the handshake was cut off; otherwise it ended in this read.
-		 */
-		if (filter_is_handshaking(filter) && conn->in.len == 0)
+		/* Input for the owner shows that the handshake was completed in this same read. */
+		bool handshake_was_cut_off = filter_is_handshaking(filter) && conn->input.len == 0;
+
+		if (handshake_was_cut_off)
 			return;
 	}
 	filter->state = (enum net_filter_state)state;
-	if (filter->out.len > 0 && !filter_is_handshaking(filter)) {
-		struct buffer out = filter->out;
-
-		filter->out = (struct buffer){0};
-		filter_write(conn, (struct slice){out.data, out.len});
-		buffer_free(&out);
-	}
+	if (filter->handshake_output.len > 0 && !filter_is_handshaking(filter))
+		write_handshake_output(conn);
 }
 
 void filter_write(struct net_conn *conn, struct slice bytes)
 {
 	struct conn_filter *filter = conn->filter;
 
-	if (filter->has_ended)
+	if (filter->has_output_ended)
 		return;
 	if (filter_is_handshaking(filter)) {
-		buffer_add_slice(&filter->out, bytes);
-		if (filter->out.failed)
+		buffer_add_slice(&filter->handshake_output, bytes);
+		if (filter->handshake_output.failed)
 			conn_fail(conn, UV_ENOMEM);
 		return;
 	}
-	filter->has_ended = bytes.len == 0;
-	filter->type->write(filter->type, filter->data, bytes, &conn->loop->wire);
+	filter->has_output_ended = bytes.len == 0; /* the owner's end of output comes as no bytes */
+	filter->type->write(filter->type, filter->data, bytes, &conn->loop->filter_output);
 	send_filter_output(conn);
 }

@@ -54,29 +54,29 @@ struct net_loop {
 	struct net_options options;
 	const struct net_owner *owner;
 	void *context;
-	struct net_conn_limit *limit;
+	struct net_conn_limit *conn_limit;
 	struct listen_handle *listeners;
-	bool accepting;  /* false after an error, until a connection closes or the next tick */
-	bool may_accept; /* a connection has closed */
+	bool is_accepting; /* false after an error, until a connection closes or the next tick */
+	bool retry_accept; /* a connection has closed */
 	struct list conns;
-	struct net_conn *to_update; /* connections to update after this batch */
-	struct list ready;          /* connections whose backlog is to be handed over, oldest first */
-	uv_idle_t resume;           /* while it is active, polls do not block ... */
-	uv_idle_cb on_resume;       /* ... and each is preceded by this call */
-	size_t ready_count;
+	struct net_conn *first_to_update; /* connections to update after this batch */
+	struct list backlogs;     /* connections whose backlog is to be handed over, oldest first */
+	uv_idle_t poll_again;     /* while it is active, polls do not block ... */
+	uv_idle_cb on_poll_again; /* ... and each is preceded by this call */
+	size_t backlogs_count;
 	uint64_t iteration;
-	size_t delivered;     /* connections handed over in this iteration */
-	unsigned halvings;    /* of shares, in this iteration */
-	size_t spent;         /* bytes consumed, pending and written in this iteration */
-	size_t pending_bytes; /* of all connections */
-	bool end_delayed;     /* the owner has something to finish */
-	bool run_again;       /* the owner asked for another iteration at once */
+	size_t delivered_count;  /* connections handed over in this iteration */
+	unsigned share_halvings; /* in this iteration */
+	size_t iteration_bytes;  /* bytes consumed, pending and written in this iteration */
+	size_t pending_bytes;    /* of all connections */
+	bool end_delayed;        /* the owner has something to finish */
+	bool wants_run_again;    /* the owner asked for another iteration at once */
 	struct net_conn *reserve[NET_RESERVE]; /* oldest first */
 	size_t reserve_count;
-	struct net_conn *writing; /* whose replies `out` holds */
+	struct net_conn *out_conn; /* whose replies `out` holds */
 	struct buffer out;
-	struct buffer wire; /* a filter's output; empty between two writes */
-	_Atomic bool stop;
+	struct buffer filter_output; /* empty between two writes */
+	_Atomic bool stop_requested;
 	enum { LOOP_RUNNING, LOOP_STOPPING, LOOP_DRAINING, LOOP_ENDED } phase;
 	uint64_t stop_at_ms;
 	size_t scratch_used;
@@ -95,8 +95,8 @@ enum conn_state {
 struct conn_filter {
 	const struct net_filter *type;
 	enum net_filter_state state;
-	bool has_ended;    /* the filter knows that the owner's output has ended, or has failed */
-	struct buffer out; /* the owner's output during the handshake */
+	bool has_output_ended; /* the filter knows that the owner's output has ended, or has failed */
+	struct buffer handshake_output; /* the owner's output during the handshake */
 	alignas(max_align_t) unsigned char data[];
 };
 
@@ -104,47 +104,47 @@ struct net_conn {
 	uv_tcp_t tcp; /* or a Unix socket: libuv reads and writes both alike */
 	struct net_loop *loop;
 	const struct net_kind *kind;
-	struct conn_filter *filter; /* NULL for none */
-	struct list_node node;      /* in the loop's `conns` */
+	struct conn_filter *filter;  /* NULL for none */
+	struct list_node conns_node; /* in the loop's `conns` */
 	struct net_conn *next_to_update;
-	struct list_node ready; /* in the loop's `ready` */
-	bool update_scheduled;
-	bool is_dialled;          /* we connected to the peer: does not count in the limit */
-	struct net_conn **opener; /* the opener's pointer to this, or NULL; set to NULL at the end */
-	bool eof;                 /* the peer has sent its last byte */
-	bool paused;              /* not read: output waits, or `in` is full */
-	bool reserved;            /* in the reserve, beyond the limit's `max` */
-	bool backlogged;          /* `in` waits for output to drain, for an answer or for the next
-	                             iteration, not for more input */
-	bool yielded;             /* the owner accepts no more in this batch */
-	unsigned char suspended;  /* the owner's reasons to accept no requests, a bit each */
+	struct list_node backlog_node; /* in the loop's `backlogs` */
+	bool has_update_scheduled;
+	bool is_dialled;            /* we connected to the peer: does not count in the limit */
+	struct net_conn **weak_ref; /* another's pointer to this, set to NULL at the end; or NULL */
+	bool eof;                   /* the peer has sent its last byte */
+	bool paused;                /* not read: output waits, or `input` is full */
+	bool in_reserve;            /* beyond the limit's `max` */
+	bool has_backlog;           /* `input` waits for output to drain, for an answer or for the next
+	                               iteration, not for more input */
+	bool yielded;               /* the owner accepts no more in this batch */
+	unsigned char suspend_reasons; /* the owner's reasons to accept no requests, a bit each */
 	enum conn_state state;
 	int error; /* of libuv, or 0 */
 	struct ip peer;
 	/*
-	 * Input that was not consumed at once. Requests of this batch point to the first `consumed`
-	 * bytes: `in` does not grow while there are any.
+	 * Input that was not consumed at once. Requests of this batch point to the first
+	 * `consumed_bytes`: `input` does not grow while there are any.
 	 */
-	struct buffer in;
-	size_t consumed;
-	size_t queued;        /* bytes that the socket has not accepted */
-	size_t written;       /* bytes written or queued in this batch */
-	size_t pending;       /* answers that are given in later iterations */
-	size_t pending_bytes; /* of the owner's memory for them */
-	size_t unwritten;     /* bytes of a long write that were left at the last tick */
-	uint64_t opened_ms;
-	uint64_t last_iteration; /* in which it was handed over or read */
-	uint64_t since_ms;       /* when the first byte of the unfinished request arrived */
-	bool stop_notified;      /* the kind's `stop` was called */
-	uint64_t partial;        /* the request whose beginning the owner has, or 0 */
+	struct buffer input;
+	size_t consumed_bytes;
+	size_t queued_bytes;        /* that the socket has not accepted */
+	size_t batch_written_bytes; /* written or queued in this batch */
+	size_t pending_count;       /* answers that are given in later iterations */
+	size_t pending_bytes;       /* of the owner's memory for them */
+	size_t unwritten_at_tick;   /* bytes of a long write that were left at the last tick */
+	uint64_t opened_at_ms;
+	uint64_t read_in_iteration; /* the last one in which it was handed over or read */
+	uint64_t request_since_ms;  /* when the first byte of the unfinished request arrived */
+	bool stop_was_called;       /* the kind's `stop` */
+	uint64_t partial_request;   /* the request whose beginning the owner has, or 0 */
 	uint64_t partial_since_ms;
-	uint64_t active_ms; /* when the last byte arrived or was written */
+	uint64_t progress_at_ms; /* when the last byte arrived or was written */
 	alignas(max_align_t) unsigned char data[];
 };
 
-/** Takes over an accepted `fd`; `reserved` unless conn_limit_acquire admitted it. */
+/** Takes over an accepted `fd`; `in_reserve` unless conn_limit_acquire admitted it. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
-               bool reserved);
+               bool in_reserve);
 /** Makes a connection without a socket; NULL if there is no memory. */
 struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind);
 /** Calls `open` and begins to read. The socket is connected. */
@@ -161,9 +161,9 @@ void conn_send(struct net_conn *conn, struct slice bytes);
 /** Empties the buffer for its next use; frees the memory of a long one. */
 void output_reset(struct buffer *out);
 /** Hands over the backlog of connections until the iteration has done its share of work. */
-void conn_resume_all(struct net_loop *loop);
+void deliver_backlogs(struct net_loop *loop);
 /** Calls the kind's `stop`, at most once. Returns whether the owner has appended last output. */
-bool conn_notify_end(struct net_conn *conn);
+bool conn_append_last_output(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
 void conn_tick(struct net_conn *conn, uint64_t now_ms);
 /** Whether the socket has not accepted all output. */
@@ -181,10 +181,10 @@ static inline uint64_t conn_now_ms(const struct net_conn *conn)
 /** Whether the owner waits for something before it answers, and does not work on it. */
 static inline bool conn_waits_for_answer(const struct net_conn *conn)
 {
-	return conn->pending > 0 && !(conn->suspended & NET_AT_WORK);
+	return conn->pending_count > 0 && !(conn->suspend_reasons & NET_AT_WORK);
 }
 
-/** Passes bytes of the socket through the filter; the owner's input is appended to `in`. */
+/** Passes bytes of the socket through the filter; the owner's input is appended to `input`. */
 void filter_read(struct net_conn *conn, struct slice bytes);
 /** Passes bytes of the owner through the filter to the socket. No bytes: its output has ended. */
 void filter_write(struct net_conn *conn, struct slice bytes);
@@ -203,7 +203,7 @@ static inline bool filter_has_partial(const struct conn_filter *filter)
 /** Counts a new connection. Returns false if `max` are open: then it belongs in the reserve. */
 bool conn_limit_acquire(struct net_loop *loop);
 /** Uncounts a connection that has ended. */
-void conn_limit_release(struct net_loop *loop, bool reserved);
+void conn_limit_release(struct net_loop *loop, bool in_reserve);
 bool conn_limit_is_reached(const struct net_conn_limit *limit);
 /** Tells the owner once enough connections have ended. */
 void conn_limit_tick(struct net_loop *loop);
@@ -221,8 +221,8 @@ void fairness_begin(struct net_loop *loop);
 /** Counts a connection whose input is handed over in this iteration. */
 void fairness_count_delivery(struct net_loop *loop);
 /** Queues the connection's backlog for a later iteration, behind others. */
-void ready_add(struct net_conn *conn);
-void ready_remove(struct net_conn *conn);
+void backlogs_add(struct net_conn *conn);
+void backlogs_remove(struct net_conn *conn);
 
 /** Starts the listeners again if an error has stopped them. */
 void accept_resume(struct net_loop *loop);

@@ -1,4 +1,7 @@
-/* lifetime.c: creates connections, and ends them. */
+/*
+ * lifetime.c: creates the connections of an event loop, and ends them: at once, or when their last
+ * output is written.
+ */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -20,64 +23,66 @@ static void free_filter(struct conn_filter *filter)
 		return;
 	if (filter->type->close)
 		filter->type->close(filter->type, filter->data);
-	buffer_free(&filter->out);
+	buffer_free(&filter->handshake_output);
 	free(filter);
 }
 
 struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind)
 {
-	size_t in_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
+	size_t input_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
 	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
 
 	if (!conn)
 		return NULL;
-	if ((kind->filter && !(conn->filter = make_filter(kind->filter))) ||
-	    uv_tcp_init(&loop->uv, &conn->tcp)) {
+	conn->filter = kind->filter ? make_filter(kind->filter) : NULL;
+	if ((kind->filter && !conn->filter) || uv_tcp_init(&loop->uv, &conn->tcp)) {
 		free_filter(conn->filter);
 		free(conn);
 		return NULL;
 	}
 	conn->loop = loop;
 	conn->kind = kind;
-	conn->in.max = in_max;
-	conn->active_ms = conn->since_ms = conn->opened_ms = conn_now_ms(conn);
-	list_insert(&loop->conns, &conn->node, loop->conns.first);
+	conn->input.max = input_max;
+	conn->progress_at_ms = conn->request_since_ms = conn->opened_at_ms = conn_now_ms(conn);
+	list_insert(&loop->conns, &conn->conns_node, loop->conns.first);
 	return conn;
 }
 
+/* Frees the connection; libuv has closed its socket and uses the handle no more. */
 static void on_closed(uv_handle_t *handle)
 {
 	struct net_conn *conn = (struct net_conn *)handle;
 	struct net_loop *loop = conn->loop;
 
 	conn->kind->close(loop->context, conn);
-	if (conn->opener)
-		*conn->opener = NULL;
-	if (loop->writing == conn) { /* output appended since it was killed */
-		loop->writing = NULL;
+	if (conn->weak_ref)
+		*conn->weak_ref = NULL;
+	if (loop->out_conn == conn) { /* drops output that was appended after it was killed */
+		loop->out_conn = NULL;
 		loop->out.len = 0;
 	}
 	loop->pending_bytes -= conn->pending_bytes;
-	list_remove(&loop->conns, &conn->node);
+	list_remove(&loop->conns, &conn->conns_node);
 	if (!conn->is_dialled)
-		conn_limit_release(loop, conn->reserved);
+		conn_limit_release(loop, conn->in_reserve);
 	free_filter(conn->filter);
-	buffer_free(&conn->in);
+	buffer_free(&conn->input);
 	free(conn);
-	loop->may_accept = true; /* accepting may have paused for want of a descriptor */
-	if (!loop->accepting)
+	loop->retry_accept = true; /* accepting may have paused because no descriptor was free */
+	if (!loop->is_accepting)
 		loop_poll_again(loop);
 }
 
+/* Links the connection into the list that loop_process updates at the end of the batch. */
 void conn_schedule_update(struct net_conn *conn)
 {
-	if (conn->update_scheduled || conn->state == CONN_DEAD)
+	if (conn->has_update_scheduled || conn->state == CONN_DEAD)
 		return;
-	if (!conn->loop->to_update)
+	if (!conn->loop->first_to_update)
 		loop_poll_again(conn->loop);
-	conn->update_scheduled = true;
-	conn->next_to_update = conn->loop->to_update;
-	conn->loop->to_update = conn;
+	conn->has_update_scheduled = true;
+	conn->next_to_update = conn->loop->first_to_update;
+	conn->loop->first_to_update = conn;
 }
 
 void conn_end_input(struct net_conn *conn)
@@ -87,14 +92,15 @@ void conn_end_input(struct net_conn *conn)
 	conn_schedule_update(conn);
 }
 
+/* Closes the socket at once; on_closed frees the connection later. */
 void conn_kill(struct net_conn *conn)
 {
 	if (conn->state == CONN_DEAD)
 		return;
 	conn->state = CONN_DEAD;
-	conn->backlogged = false;
-	ready_remove(conn);
-	if (conn->reserved)
+	conn->has_backlog = false;
+	backlogs_remove(conn);
+	if (conn->in_reserve)
 		reserve_remove(conn);
 	uv_close((uv_handle_t *)&conn->tcp, on_closed);
 }
@@ -106,13 +112,15 @@ void conn_fail(struct net_conn *conn, int error)
 	conn_kill(conn);
 }
 
+/* Ends an open connection once all its replies are written: the update after the batch closes it.
+ */
 void net_conn_finish(struct net_conn *conn)
 {
 	if (conn->state == CONN_CONNECTING)
 		conn_kill(conn);
 	if (conn->state == CONN_OPEN)
 		conn->state = CONN_FINISHING;
-	conn->backlogged = false;
+	conn->has_backlog = false;
 	conn_schedule_update(conn);
 }
 

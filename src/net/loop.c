@@ -1,4 +1,8 @@
-/* loop.c: runs an event loop: opens it, iterates, wakes it, and drains it when it is stopped. */
+/*
+ * loop.c: runs an event loop of libuv for its owner, the server or client above it. It opens and
+ * iterates the loop, wakes it from other threads, and when it is stopped lets it answer the
+ * requests that have arrived before it ends.
+ */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -10,14 +14,15 @@
 
 #include "base/number.h"
 
+/* Closes everything that keeps libuv's loop running, so that net_loop_run returns. */
 static void end_loop(struct net_loop *loop)
 {
 	loop->phase = LOOP_ENDED;
 	accept_end(loop);
-	LIST_EACH(&loop->conns, struct net_conn, node, conn)
+	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
 	conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
-	uv_close((uv_handle_t *)&loop->resume, NULL);
+	uv_close((uv_handle_t *)&loop->poll_again, NULL);
 	uv_close((uv_handle_t *)&loop->tick, NULL);
 	uv_close((uv_handle_t *)&loop->wake, NULL);
 	uv_close((uv_handle_t *)&loop->alarm, NULL);
@@ -28,16 +33,19 @@ void net_loop_delay_end(struct net_loop *loop, bool delay)
 	loop->end_delayed = delay;
 }
 
-/* Closes idle connections. Returns whether the loop may end. */
-static bool drain(struct net_loop *loop)
+/*
+ * Closes the connections of clients that have nothing left to answer. Returns whether the loop may
+ * end: nothing is left to answer or to write, or the timeout of stopping is over.
+ */
+static bool drain_connections(struct net_loop *loop)
 {
 	bool drained = !loop->end_delayed;
 
-	LIST_EACH(&loop->conns, struct net_conn, node, conn)
+	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
 	{
-		if (conn->is_dialled) /* clients' answers may need it */
+		if (conn->is_dialled) /* stays open: clients' answers may need it */
 			drained &= !conn_has_unsent(conn);
-		else if (conn_is_idle(conn) && !conn_notify_end(conn))
+		else if (conn_is_idle(conn) && !conn_append_last_output(conn))
 			conn_kill(conn);
 		else
 			drained = false;
@@ -45,23 +53,26 @@ static bool drain(struct net_loop *loop)
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }
 
-/* Runs before a poll that does not block; `process` follows. */
-static void on_resume(uv_idle_t *resume)
+/* Runs before a poll that does not block; the owner's `process` follows. */
+static void on_poll_again(uv_idle_t *idle)
 {
-	conn_resume_all(resume->data);
+	deliver_backlogs(idle->data);
 }
 
-/* Runs after each poll: all that was ready has been read. */
-static void on_check(uv_check_t *check)
+/*
+ * Ends each iteration, after a poll: the sockets that were ready have been read, so the owner
+ * answers the batch. Then a loop that is stopped takes its next step towards the end.
+ */
+static void on_polled(uv_check_t *check)
 {
 	struct net_loop *loop = check->data;
 
 	loop_process(loop);
 	fairness_begin(loop);
-	if (loop->may_accept)
+	if (loop->retry_accept)
 		accept_resume(loop);
-	if (!loop->ready.first && !loop->run_again)
-		uv_idle_stop(&loop->resume);
+	if (!loop->backlogs.first && !loop->wants_run_again)
+		uv_idle_stop(&loop->poll_again);
 	switch (loop->phase) {
 	case LOOP_RUNNING:
 	case LOOP_ENDED:
@@ -71,35 +82,36 @@ static void on_check(uv_check_t *check)
 		net_loop_wake(loop);
 		break;
 	case LOOP_DRAINING:
-		if (drain(loop))
+		if (drain_connections(loop))
 			end_loop(loop);
 		break;
 	}
 }
 
+/* Another thread has called net_loop_wake or net_loop_stop. */
 static void on_wake(uv_poll_t *wake, int status, int events)
 {
 	struct net_loop *loop = wake->data;
-	eventfd_t woken;
+	eventfd_t wakes;
 
 	(void)status, (void)events;
-	eventfd_read(loop->wake_fd, &woken);
-
-	if (loop->phase == LOOP_RUNNING && atomic_load_explicit(&loop->stop, memory_order_acquire)) {
+	eventfd_read(loop->wake_fd, &wakes);
+	if (loop->phase == LOOP_RUNNING &&
+	    atomic_load_explicit(&loop->stop_requested, memory_order_acquire)) {
 		loop->phase = LOOP_STOPPING;
 		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
 		accept_end(loop);
 	}
 }
 
-/* Only clears the alarm: `process` follows each poll. */
+/* Only clears the alarm: the owner's `process` follows each poll anyway. */
 static void on_alarm(uv_poll_t *alarm, int status, int events)
 {
 	struct net_loop *loop = alarm->data;
-	uint64_t times;
+	uint64_t expirations;
 
 	(void)status, (void)events;
-	if (read(loop->alarm_fd, &times, sizeof times) == sizeof times)
+	if (read(loop->alarm_fd, &expirations, sizeof expirations) == sizeof expirations)
 		loop->alarm_ns = 0;
 }
 
@@ -108,12 +120,13 @@ static void on_tick(uv_timer_t *tick)
 	struct net_loop *loop = tick->data;
 	uint64_t now = uv_now(&loop->uv);
 
-	LIST_EACH(&loop->conns, struct net_conn, node, conn)
+	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
 	conn_tick(conn, now);
 	conn_limit_tick(loop);
 	accept_resume(loop);
 }
 
+/* Returns false if `fd` can not be polled, or was not opened (-1). */
 static bool poll_readable(struct net_loop *loop, uv_poll_t *poll, int fd, uv_poll_cb callback)
 {
 	poll->data = loop;
@@ -127,7 +140,7 @@ static void close_handle(uv_handle_t *handle, void *context)
 	uv_close(handle, NULL);
 }
 
-/* All handles must be closed. */
+/* All handles of libuv must be closed already. */
 static void free_loop(struct net_loop *loop)
 {
 	uv_loop_close(&loop->uv);
@@ -138,6 +151,7 @@ static void free_loop(struct net_loop *loop)
 	free(loop);
 }
 
+/* Returns 0, or an error code of weir.h. */
 int net_loop_open(struct net_loop **out, const struct net_options *options,
                   const struct net_owner *owner, void *context, struct net_conn_limit *limit)
 {
@@ -151,29 +165,31 @@ int net_loop_open(struct net_loop **out, const struct net_options *options,
 	loop->options = *options;
 	loop->owner = owner;
 	loop->context = context;
-	loop->limit = limit;
-	loop->accepting = true;
-	loop->on_resume = on_resume;
-	loop->iteration = 1; /* new connections have 0: not handed over yet */
-	loop->check.data = loop->tick.data = loop->resume.data = loop;
+	loop->conn_limit = limit;
+	loop->is_accepting = true;
+	loop->on_poll_again = on_poll_again;
+	loop->iteration = 1; /* new connections have 0, not read in any iteration */
+	loop->check.data = loop->tick.data = loop->poll_again.data = loop;
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	loop->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (!poll_readable(loop, &loop->wake, loop->wake_fd, on_wake) ||
 	    !poll_readable(loop, &loop->alarm, loop->alarm_fd, on_alarm)) {
+		/* libuv frees handles only while its loop runs. */
 		uv_walk(&loop->uv, close_handle, NULL);
 		uv_run(&loop->uv, UV_RUN_DEFAULT);
 		free_loop(loop);
 		return WEIR_EIO;
 	}
 	uv_check_init(&loop->uv, &loop->check);
-	uv_check_start(&loop->check, on_check);
-	uv_idle_init(&loop->uv, &loop->resume);
+	uv_check_start(&loop->check, on_polled);
+	uv_idle_init(&loop->uv, &loop->poll_again);
 	uv_timer_init(&loop->uv, &loop->tick);
 	uv_timer_start(&loop->tick, on_tick, options->tick_ms, options->tick_ms);
 	*out = loop;
 	return WEIR_OK;
 }
 
+/* Runs until net_loop_stop, and until the requests that have arrived by then are answered. */
 void net_loop_run(struct net_loop *loop)
 {
 	uv_run(&loop->uv, UV_RUN_DEFAULT);
@@ -193,7 +209,7 @@ void net_loop_close(struct net_loop *loop)
 		free(handle);
 	}
 	buffer_free(&loop->out);
-	buffer_free(&loop->wire);
+	buffer_free(&loop->filter_output);
 	free_loop(loop);
 }
 
@@ -207,7 +223,10 @@ void net_loop_wake(struct net_loop *loop)
 	eventfd_write(loop->wake_fd, 1);
 }
 
-/* Does not use uv_timer_start(), whose clock is that of the last iteration, in milliseconds. */
+/*
+ * Has `process` called at `at_ns` of the monotonic clock; 0 cancels that. Does not use
+ * uv_timer_start(), whose clock is that of the last iteration, in milliseconds.
+ */
 void net_loop_alarm(struct net_loop *loop, uint64_t at_ns)
 {
 	struct itimerspec at = {
@@ -222,6 +241,6 @@ void net_loop_alarm(struct net_loop *loop, uint64_t at_ns)
 
 void net_loop_stop(struct net_loop *loop)
 {
-	atomic_store_explicit(&loop->stop, true, memory_order_release);
+	atomic_store_explicit(&loop->stop_requested, true, memory_order_release);
 	net_loop_wake(loop);
 }

@@ -80,10 +80,11 @@ struct net_owner {
  */
 struct net_conn_limit {
 	_Atomic size_t max; /* the owner may change it while loops run */
-	_Atomic size_t open;
-	_Atomic size_t reserved;   /* connections in the loops' reserves */
-	_Atomic uint64_t rejected; /* connections of the reserves refused or closed without a request */
-	_Atomic bool full;         /* the last value that full_changed reported */
+	_Atomic size_t open_count;
+	_Atomic size_t reserve_count; /* connections in the loops' reserves */
+	/* Connections of the reserves that were refused, or closed without a request. */
+	_Atomic uint64_t rejected_count;
+	_Atomic bool reported_full; /* the last value that full_changed reported */
 };
 
 #define NET_RESERVE    32
@@ -256,17 +257,17 @@ const char *net_conn_error(const struct net_conn *conn);
 /**
  * Returns whether the connection counts in the limit. A connection of the reserve is moved into the
  * limit if that has capacity now. If it has none, serve operators' requests only: refuse others
- * with net_conn_reject and net_conn_finish.
+ * with net_conn_count_rejection and net_conn_finish.
  */
 bool net_conn_admit(struct net_conn *conn);
 /** Counts a request that was refused because the limit of connections is reached. */
-void net_conn_reject(struct net_conn *conn);
+void net_conn_count_rejection(struct net_conn *conn);
 
 /**
  * Reports that the owner has consumed the beginning of a request but not its end. The request's
- * timeout runs from the first call with its number `part`. `part` 0 says that there is no such request.
+ * timeout runs from the first call with its number. 0 says that there is no such request.
  */
-void net_conn_set_partial(struct net_conn *conn, uint64_t part);
+void net_conn_set_partial(struct net_conn *conn, uint64_t request);
 
 /** Adds a pending answer, which needs `bytes` of memory until it is given. */
 void net_conn_add_pending(struct net_conn *conn, size_t bytes);

@@ -1,21 +1,26 @@
-/* output.c: gathers the replies to each connection, and bounds them. */
+/*
+ * output.c: gathers the replies to one connection in the loop's output buffer, so that they are
+ * written to the socket at once, and bounds the output that a peer leaves unread.
+ */
 #include "net/internal.h"
 
 #include "base/number.h"
 
-/* The output space of a connection when pending answers have used up NET_PENDING_MAX. */
-#define ONE_ANSWER ((size_t)1 << 10)
+/* The output space of a connection when pending answers have used up NET_PENDING_MAX: one answer.
+ */
+#define ONE_ANSWER_BYTES ((size_t)1 << 10)
 
+/* Writes the gathered replies to the connection that they are for. */
 void net_loop_flush(struct net_loop *loop)
 {
-	struct net_conn *conn = loop->writing;
+	struct net_conn *conn = loop->out_conn;
 	struct slice bytes = {loop->out.data, loop->out.len};
 
 	if (!conn)
 		return;
-	loop->writing = NULL;
-	conn->written += bytes.len;
-	loop->spent += bytes.len;
+	loop->out_conn = NULL;
+	conn->batch_written_bytes += bytes.len;
+	loop->iteration_bytes += bytes.len;
 	if (loop->out.failed)
 		conn_fail(conn, UV_ENOMEM);
 	if (conn->state != CONN_DEAD && bytes.len > 0) {
@@ -31,9 +36,9 @@ struct buffer *net_conn_output(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;
 
-	if (loop->writing != conn) {
+	if (loop->out_conn != conn) {
 		net_loop_flush(loop);
-		loop->writing = conn;
+		loop->out_conn = conn;
 		conn_schedule_update(conn);
 	}
 	return &loop->out;
@@ -41,15 +46,15 @@ struct buffer *net_conn_output(struct net_conn *conn)
 
 bool conn_has_unsent(const struct net_conn *conn)
 {
-	return conn->queued > 0 || (conn->filter && conn->filter->out.len > 0);
+	return conn->queued_bytes > 0 || (conn->filter && conn->filter->handshake_output.len > 0);
 }
 
 size_t conn_unread_output(const struct net_conn *conn)
 {
-	size_t fresh = conn->loop->writing == conn ? conn->loop->out.len : 0;
-	size_t filtered = conn->filter ? conn->filter->out.len : 0;
+	size_t gathered = conn->loop->out_conn == conn ? conn->loop->out.len : 0;
+	size_t behind_handshake = conn->filter ? conn->filter->handshake_output.len : 0;
 
-	return conn->queued + filtered + conn->written + fresh;
+	return conn->queued_bytes + behind_handshake + conn->batch_written_bytes + gathered;
 }
 
 size_t net_conn_output_space(const struct net_conn *conn)
@@ -58,5 +63,5 @@ size_t net_conn_output_space(const struct net_conn *conn)
 
 	if (conn->loop->pending_bytes < NET_PENDING_MAX)
 		return space;
-	return conn->pending > 0 ? 0 : u64_min(space, ONE_ANSWER);
+	return conn->pending_count > 0 ? 0 : u64_min(space, ONE_ANSWER_BYTES);
 }

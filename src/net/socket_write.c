@@ -1,4 +1,5 @@
-/* socket_write.c: writes to the socket of a connection, and queues what it does not accept. */
+/* socket_write.c: writes to the socket of a connection, and queues bytes that it does not accept.
+ */
 #include "net/internal.h"
 
 #include <stdlib.h>
@@ -18,11 +19,11 @@ static void on_written(uv_write_t *request, int status)
 	struct write *write = (struct write *)request;
 	struct net_conn *conn = write->conn;
 
-	conn->queued -= write->size;
+	conn->queued_bytes -= write->size;
 	free(write);
 	if (conn->state == CONN_DEAD)
 		return;
-	conn->active_ms = conn_now_ms(conn);
+	conn->progress_at_ms = conn_now_ms(conn);
 	if (status < 0)
 		conn_fail(conn, status);
 	else
@@ -46,21 +47,22 @@ static int queue_write(struct net_conn *conn, struct slice bytes)
 	if (status)
 		free(write);
 	else
-		conn->queued += write->size;
+		conn->queued_bytes += write->size;
 	return status;
 }
 
+/* Writes at once if nothing is queued; `n` is the number of bytes written, or an error of libuv. */
 void conn_send(struct net_conn *conn, struct slice bytes)
 {
 	uv_buf_t buf = uv_buf_init((char *)bytes.data, (unsigned)bytes.len);
 	int n = UV_EAGAIN;
 
-	if (conn->queued == 0)
+	if (conn->queued_bytes == 0)
 		n = uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
 	if (n == UV_EAGAIN)
 		n = 0;
 	if (n > 0)
-		conn->active_ms = conn_now_ms(conn);
+		conn->progress_at_ms = conn_now_ms(conn);
 	if (n >= 0 && (size_t)n < bytes.len)
 		n = queue_write(conn, (struct slice){bytes.data + n, bytes.len - (size_t)n});
 	if (n < 0)

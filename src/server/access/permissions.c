@@ -92,7 +92,7 @@ void permissions_use_reserve(struct decider *decider, struct work *work, struct 
 
 	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
 		work_reject(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
-		net_conn_reject(work->conn);
+		net_conn_count_rejection(work->conn);
 	}
 	work->close = r->close |= !greets;
 }

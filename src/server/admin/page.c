@@ -63,13 +63,13 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 {
 	struct worker_shared *shared = decider->shared;
 	struct metrics_now now = {
-	    .connections = atomic_load_explicit(&shared->conn_limit.open, memory_order_relaxed) +
-	                   atomic_load_explicit(&shared->conn_limit.reserved, memory_order_relaxed),
+	    .connections = atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed) +
+	                   atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed),
 	    .connections_reserved =
-	        atomic_load_explicit(&shared->conn_limit.reserved, memory_order_relaxed),
+	        atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed),
 	    .connections_max = atomic_load_explicit(&shared->conn_limit.max, memory_order_relaxed),
 	    .connections_rejected =
-	        atomic_load_explicit(&shared->conn_limit.rejected, memory_order_relaxed),
+	        atomic_load_explicit(&shared->conn_limit.rejected_count, memory_order_relaxed),
 	    .log_lines_dropped = log_dropped(shared->log),
 	    .event_streams = events_followers(shared->events),
 	    .usage = os_usage(),

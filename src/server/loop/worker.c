@@ -92,7 +92,7 @@ static void on_trouble(void *context, const char *what, const char *why)
 static void on_full(void *context, bool full)
 {
 	struct worker_shared *shared = ((struct worker *)context)->shared;
-	size_t open = atomic_load_explicit(&shared->conn_limit.open, memory_order_relaxed);
+	size_t open = atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed);
 
 	if (full)
 		log_event(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});

@@ -173,7 +173,7 @@ static size_t line_data(void *context, struct net_conn *conn, struct slice bytes
 		used = (size_t)(end - bytes.data) + 1;
 		if (!entered) {
 			if (!slice_equal(text, SLICE("op"))) {
-				net_conn_reject(conn);
+				net_conn_count_rejection(conn);
 				text = SLICE("full");
 			}
 			f->lines[f->count++] = (struct line){conn, text};
@@ -315,8 +315,8 @@ static void close_fixture(struct fixture *f)
 	net_address_remove(&f->address);
 	net_loop_close(f->loop);
 	assert_int_equal(f->opened, f->closed);
-	assert_int_equal(f->conn_limit.open, 0);
-	assert_int_equal(f->conn_limit.reserved, 0);
+	assert_int_equal(f->conn_limit.open_count, 0);
+	assert_int_equal(f->conn_limit.reserve_count, 0);
 	free(f);
 }
 

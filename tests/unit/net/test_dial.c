@@ -113,7 +113,7 @@ static void output_before_the_connection_is_made_is_sent_later(void **state)
 	client = dial(f); /* one connection may be open, and none is */
 	say(client, "x\n");
 	expect(client, "x\n");
-	assert_int_equal(f->conn_limit.open, 1);
+	assert_int_equal(f->conn_limit.open_count, 1);
 	assert_int_equal(ours.opened, 1);
 	close(client);
 	finish(f);

@@ -338,7 +338,7 @@ static void past_the_maximum_operators_are_answered_and_others_refused(void **st
 	say(d, "x\n");
 	expect(d, "full\n");
 	expect_end(d);
-	assert_int_equal(f->conn_limit.rejected, 1);
+	assert_int_equal(f->conn_limit.rejected_count, 1);
 	say(a, "x\n");
 	expect(a, "x\n");
 	close(a);
@@ -357,7 +357,7 @@ static void one_in_the_reserve_enters_when_there_is_room(void **state)
 	f = start(&options, 1, 0);
 	a = enter(f);
 	b = dial(f);
-	while (f->conn_limit.reserved == 0)
+	while (f->conn_limit.reserve_count == 0)
 		usleep(1000);
 	assert_true(f->full);
 	close(a);
@@ -367,7 +367,7 @@ static void one_in_the_reserve_enters_when_there_is_room(void **state)
 		say(b, "x\n");
 		expect(b, "x\n");
 	}
-	assert_int_equal(f->conn_limit.reserved, 0);
+	assert_int_equal(f->conn_limit.reserve_count, 0);
 	close(b);
 	while (f->full)
 		usleep(1000);
@@ -383,14 +383,14 @@ static void one_in_the_reserve_has_a_second_and_the_oldest_makes_room(void **sta
 	for (int i = 0; i <= NET_RESERVE; i++)
 		reserve[i] = dial(f);
 	expect_end(reserve[0]);
-	assert_int_equal(f->conn_limit.rejected, 1);
+	assert_int_equal(f->conn_limit.rejected_count, 1);
 	say(reserve[NET_RESERVE], "op\n");
 	expect(reserve[NET_RESERVE], "op\n");
 	expect_end(reserve[NET_RESERVE]);
 	say(reserve[1], "half");
 	for (int i = 1; i < NET_RESERVE; i++)
 		expect_end(reserve[i]);
-	assert_int_equal(f->conn_limit.rejected, NET_RESERVE);
+	assert_int_equal(f->conn_limit.rejected_count, NET_RESERVE);
 	close(a);
 	finish(f);
 }

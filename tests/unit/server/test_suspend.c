@@ -435,7 +435,7 @@ static void no_charge_is_lost_whichever_client_leaves(void **state)
 	}
 	f->completes_by_itself = true;
 	tell(f);
-	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
+	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open_count == 0);
 }
 
 /* Leaves nothing in use at the limit's key "k". */
@@ -487,7 +487,7 @@ static bool request_answer(struct fixture *f, const char *request, unsigned nth,
 		answer[len] = '\0';
 	}
 	close(fd);
-	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open == 0);
+	UNTIL(unanswered(f) == 0 && f->count == 0 && f->shared.conn_limit.open_count == 0);
 	return strstr(answer, "$4\r\nlast\r\n");
 }
 
