@@ -207,7 +207,7 @@ int reload_read(struct server *server, const char *event, struct server_config *
 void reload_warn_of_exposure(const struct server *server)
 {
 	for (size_t i = 0; i < server->listener_count; i++)
-		listener_warn(&server->listeners[i], server->config->rules, server->shared.log);
+		listener_warn_if_exposed(&server->listeners[i], server->config->rules, server->shared.log);
 }
 
 /* Whether `next` protects less: a network may change and administer that could not before. */

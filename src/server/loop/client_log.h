@@ -1,6 +1,6 @@
 /*
- * client_log.h: logs warnings that a client can cause as often as it likes, so rarely that nobody
- * can fill the disk.
+ * client_log.h: logs a warning about a client at most once in an interval, so that clients can't
+ * fill the disk.
  */
 #ifndef SERVER_CLIENT_LOG_H
 #define SERVER_CLIENT_LOG_H
@@ -13,9 +13,10 @@
 
 /**
  * Logs `event` about the connection's client, unless it is before *next_warning_ns; then sets that
- * to CLIENT_LOG_INTERVAL_NS from now. `where` is the protocol of the listener, or NULL to omit it.
+ * to CLIENT_LOG_INTERVAL_NS from now. `listener` is the protocol of the listener, or NULL to omit
+ * it.
  */
 void client_log_warn(struct log *log, uint64_t *next_warning_ns, const char *event,
-                     const char *where, const struct net_conn *conn, const char *message);
+                     const char *listener, const struct net_conn *conn, const char *message);
 
 #endif

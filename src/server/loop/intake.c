@@ -1,3 +1,9 @@
+/*
+ * intake.c: reads requests from the bytes of connections, decides them together, and answers them.
+ *
+ * The intake is the requests that a worker's loop has read and not decided yet. A work is a request
+ * that is being processed.
+ */
 #include "server/loop/intake.h"
 
 #include <stdlib.h>
@@ -13,22 +19,23 @@
 #include "server/waiting/deferred.h"
 
 /* About the bytes of a reply or an error, without request.reply_size. */
-#define REPLY_SIZE 256
+#define SHORT_REPLY_BYTES 256
 
-/* Frees the requests of the intake, to which nothing refers any more. */
-static void reset_arena(struct worker *worker)
+/* Frees the memory of the intake's requests, to which nothing refers any more. */
+static void free_requests(struct worker *worker)
 {
 	arena_reset(&worker->decider.arena);
 	worker->intake.next_request = &worker->intake.first_request;
 }
 
 /*
- * Writes the answers, once for each connection. Doing so while the intake is decided would drive
- * the code that decides out of the first-level cache with each write.
+ * Passes the rendered answers to their connections, those of consecutive works of a connection
+ * together. Doing so while the intake is decided would drive the code that decides out of the
+ * first-level cache with each write.
  */
 static void write_answers(struct worker *worker)
 {
-	size_t from = 0;
+	size_t start = 0;
 
 	for (size_t i = 0; i < worker->intake.count; i++) {
 		struct net_conn *conn = worker->intake.works[i].conn;
@@ -36,8 +43,9 @@ static void write_answers(struct worker *worker)
 
 		if (i + 1 < worker->intake.count && worker->intake.works[i + 1].conn == conn)
 			continue;
-		pending_send(conn, (struct slice){worker->waiting.pending.answers.data + from, end - from});
-		from = end;
+		pending_send(conn,
+		             (struct slice){worker->waiting.pending.answers.data + start, end - start});
+		start = end;
 	}
 	net_loop_flush(worker->loop);
 	worker->waiting.pending.answers.len = 0;
@@ -59,6 +67,10 @@ static void locate_cells(void *context, size_t start, size_t end)
 	handle_locate_cells(&worker->decider.context, worker->intake.works + start, end - start);
 }
 
+/*
+ * Whether the work may outlive this iteration: as a batch with too much work for one, with steps at
+ * a store, or behind an earlier request of its connection with the same key.
+ */
 static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
 	return work_split_batch(work) ||
@@ -66,6 +78,7 @@ static bool must_suspend(const struct waiting *waiting, const struct work *work)
 	        (suspend_needed_for_store(work) || key_order_must_wait(&waiting->order, work)));
 }
 
+/* Decides works in their order. Each answer is rendered at once, or when the work has waited. */
 static void decide_works(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
@@ -91,39 +104,39 @@ static void decide_works(void *context, size_t start, size_t end)
 void intake_answer(struct worker *worker)
 {
 	struct metrics_loop *metrics = worker->decider.metrics;
+	size_t count = worker->intake.count;
 	uint64_t end_ns;
 
-	if (worker->intake.count == 0) {
-		reset_arena(worker);
+	if (count == 0) {
+		free_requests(worker);
 		return;
 	}
 	decider_read_clock(&worker->decider);
-	pipeline_run((struct pipeline){worker->intake.count, {fetch_cells, locate_cells, decide_works}},
-	             worker->intake.count, worker);
+	pipeline_run((struct pipeline){.block = count, {fetch_cells, locate_cells, decide_works}},
+	             count, worker);
 	write_answers(worker);
 	if (__builtin_expect(worker->decider.new_event_stream_count > 0, 0))
-		event_streams_begin(&worker->event_streams, worker->intake.works, worker->intake.count);
+		event_streams_begin(&worker->event_streams, worker->intake.works, count);
 	end_ns = os_monotonic_ns();
-	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns),
-	                worker->intake.count);
-	metrics_observe(metrics, METRICS_INTAKE_SIZE, worker->intake.count, 1);
+	metrics_observe(metrics, METRICS_DURATION, sat_sub(end_ns, worker->intake.start_ns), count);
+	metrics_observe(metrics, METRICS_INTAKE_SIZE, count, 1);
 	worker->intake.start_ns = end_ns;
 	worker->intake.count = 0;
 	worker->intake.reply_bytes = 0;
 	worker->waiting.intake_has_split_batch = false;
 	worker->decider.pages.intake_number++;
 	adhoc_release_limits(&worker->decider.adhoc);
-	reset_arena(worker);
+	free_requests(worker);
 }
 
 static void on_open(void *context, struct net_conn *conn)
 {
 	struct worker *worker = context;
+	uint64_t process_wide_id =
+	    ++worker->intake.opened_count * worker->shared->threads + worker->index;
 
-	worker->intake.opened_count++;
 	protocol_of(conn)->codec->open(client_of(conn)->session, &worker->intake.bounds,
-	                               worker->intake.opened_count * worker->shared->threads +
-	                                   worker->index);
+	                               process_wide_id);
 }
 
 void intake_begin_iteration(struct worker *worker)
@@ -137,30 +150,31 @@ void intake_begin_iteration(struct worker *worker)
 	worker->intake.start_ns = os_monotonic_ns();
 }
 
-/* The rest of a connection's bytes, and of its share of the iteration in requests. */
+/* The input of a connection that is being read. */
 struct input {
 	struct net_conn *conn;
 	const struct worker_protocol *protocol;
 	struct client *client;
-	struct slice rest;
-	size_t share;
-	bool reserved; /* the connection is above max_connections */
+	struct slice rest;     /* the bytes that are not consumed yet */
+	size_t share_left;     /* how many requests the connection may still send in this iteration */
+	bool is_above_maximum; /* there are more than max_connections: only operators are served */
 };
 
 static void consume_input(struct input *input, size_t bytes, size_t requests)
 {
 	input->rest = (struct slice){input->rest.data + bytes, input->rest.len - bytes};
-	input->share = sat_sub(input->share, requests);
+	input->share_left = sat_sub(input->share_left, requests);
 }
 
-/* How many more requests than one this one counts as. */
+/* A batch or a request with a long reply counts as several requests. Returns how many beyond one.
+ */
 static inline size_t extra_requests(const struct request *request)
 {
-	return u64_max(request->item_count, request->reply_size / REPLY_SIZE);
+	return u64_max(request->item_count, request->reply_size / SHORT_REPLY_BYTES);
 }
 
-/* The name of the sender; NULL without a user. */
-static struct slice user_name(const struct decider *decider)
+/* Returns the name of the user that sent the request, or NULL for nobody. */
+static struct slice sender_name(const struct decider *decider)
 {
 	if (!decider->config->users)
 		return SLICE("default");
@@ -168,60 +182,75 @@ static struct slice user_name(const struct decider *decider)
 }
 
 /*
- * Takes the units of work beyond the first from the connection's share and from the loop's budget.
+ * Charges a request that makes the engine do more than one unit of work (engine_work): takes the
+ * units that consume_input has not counted from the connection's share, and from the work that the
+ * loop may do in this iteration. Suspends the connection after a batch that does not fit into one.
  */
-__attribute__((noinline)) static void count_units(struct waiting *waiting, struct input *input,
-                                                  const struct work *work)
+__attribute__((noinline)) static void
+charge_extra_units(struct waiting *waiting, struct input *input, const struct work *work)
 {
 	size_t counted = work->kind == REQUEST_BATCH ? work->full_request->item_count : 1;
-	size_t more = sat_sub(work_units(work), counted);
+	size_t extra = sat_sub(work_units(work), counted);
 
-	input->share = sat_sub(input->share, more);
-	net_loop_charge(waiting->decider->loop, more * BATCH_UNIT_BYTES);
+	input->share_left = sat_sub(input->share_left, extra);
+	net_loop_charge(waiting->decider->loop, extra * BATCH_UNIT_BYTES);
 	if (work_split_batch(work))
 		deferred_add_split(waiting, work->conn);
 }
 
+/* About how much memory a work holds back, besides its reply, if it has to wait. */
+static inline size_t bytes_while_waiting(const struct worker *worker, const struct client *client,
+                                         const struct work *work)
+{
+	if (__builtin_expect(worker->admission.has_stores || client->has_split_batch, 0) &&
+	    (client->has_split_batch || suspend_needed_for_store(work)))
+		return suspend_size(work);
+	return work->kind != REQUEST_ADHOC && handle_may_wait(work) ? PENDING_SIZE : 0;
+}
+
 /*
  * Adds the request to the intake. Returns false if the connection must not be read further now. An
- * ad hoc request is one step on a bucket: it is one unit of work, and never waits.
+ * ad hoc request, whose limit is in the request, is one unit of work and never waits. `page_bytes`
+ * is the size of the page that the request is answered with, or 0.
  */
 static inline bool add_request(struct worker *worker, struct request *request, struct input *input,
-                               size_t page)
+                               size_t page_bytes)
 {
+	const unsigned kinds_naming_sender = 1u << REQUEST_LOCAL | 1u << REQUEST_BATCH;
 	struct work *work = &worker->intake.works[worker->intake.count++];
 	struct client *client = input->client;
-	size_t reply = REPLY_SIZE + request->reply_size + page;
+	size_t reply_bytes = SHORT_REPLY_BYTES + request->reply_size + page_bytes;
 
 	work->conn = input->conn;
-	if (1u << request->kind & (1u << REQUEST_LOCAL | 1u << REQUEST_BATCH))
-		request->name = user_name(&worker->decider);
+	if (1u << request->kind & kinds_naming_sender)
+		request->name = sender_name(&worker->decider);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
 		permissions_log_foreign(&worker->decider, work);
 	handle_prepare(&worker->decider, work, request);
-	if (input->reserved)
+	if (input->is_above_maximum)
 		permissions_use_reserve(&worker->decider, work, request);
 	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
-		count_units(&worker->waiting, input, work);
-	if (__builtin_expect(worker->admission.has_stores || client->has_split_batch, 0) &&
-	    (client->has_split_batch || suspend_needed_for_store(work)))
-		reply += suspend_size(work);
-	else if (work->kind != REQUEST_ADHOC && handle_may_wait(work))
-		reply += PENDING_SIZE;
-	client->reply_bytes += reply;
-	worker->intake.reply_bytes += reply;
-	if (work->full_request == request)
+		charge_extra_units(&worker->waiting, input, work);
+	reply_bytes += bytes_while_waiting(worker, client, work);
+	client->reply_bytes += reply_bytes;
+	worker->intake.reply_bytes += reply_bytes;
+	if (work->full_request == request) /* it stays: parse the next one elsewhere */
 		worker->intake.next_request = arena_alloc(&worker->decider.arena, sizeof *request);
 	if (work->close)
 		net_conn_finish(work->conn);
-	else if (page > 0)
+	else if (page_bytes > 0)
 		net_conn_yield(work->conn);
-	return !work->close && page == 0 && !client->has_split_batch;
+	return !work->close && page_bytes == 0 && !client->has_split_batch;
 }
 
+/*
+ * Drops the work of a request that the client has cancelled. Returns false if the intake does not
+ * have it.
+ */
 static bool drop_from_intake(struct worker *worker, struct net_conn *conn, unsigned stream)
 {
-	size_t i = client_of(conn)->reply_bytes > 0 ? worker->intake.count : 0;
+	bool has_works = client_of(conn)->reply_bytes > 0;
+	size_t i = has_works ? worker->intake.count : 0;
 
 	while (i > 0 && (worker->intake.works[i - 1].conn != conn ||
 	                 worker->intake.works[i - 1].stream != stream))
@@ -233,7 +262,7 @@ static bool drop_from_intake(struct worker *worker, struct net_conn *conn, unsig
 
 /*
  * Ends the requests that the client has cancelled, and returns whether there are any. A request
- * that is neither pending nor in the intake was put back for its login.
+ * that is neither pending nor in the intake was put back until its login is checked.
  */
 __attribute__((noinline)) static bool end_cancelled_requests(struct worker *worker,
                                                              const struct input *input)
@@ -250,9 +279,10 @@ __attribute__((noinline)) static bool end_cancelled_requests(struct worker *work
 }
 
 /*
- * Parses input that can't be taken now, because it may cancel the request that stands in its way.
+ * Searches input that can't be taken now for cancellations: one may end the request that the input
+ * waits for. Returns true if so; then try to take the input again.
  */
-static bool look_ahead(struct worker *worker, const struct input *input)
+static bool cancel_by_later_input(struct worker *worker, const struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 
@@ -262,6 +292,7 @@ static bool look_ahead(struct worker *worker, const struct input *input)
 	return end_cancelled_requests(worker, input);
 }
 
+/* Makes the codec return the request that it has just parsed once more, when it is read again. */
 static void put_back(struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
@@ -275,7 +306,7 @@ static inline bool take_request(struct worker *worker, struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 	struct request *request = worker->intake.next_request;
-	size_t consumed = 0, page = 0;
+	size_t consumed = 0, page_bytes = 0;
 
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
 	    admission_delays_transaction(&worker->admission, input->conn))
@@ -305,7 +336,7 @@ static inline bool take_request(struct worker *worker, struct input *input)
 		return false;
 	}
 	if (page_is_requested(request)) {
-		page = page_size(&worker->decider.pages, request->kind);
+		page_bytes = page_size(&worker->decider.pages, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
 			net_conn_yield(input->conn);
 			put_back(input);
@@ -313,12 +344,15 @@ static inline bool take_request(struct worker *worker, struct input *input)
 		}
 	}
 	consume_input(input, consumed, 1 + extra_requests(request));
-	return add_request(worker, request, input, page);
+	return add_request(worker, request, input, page_bytes);
 }
 
-/* Whether the intake must be answered before it takes another request of this client. */
-static inline bool must_answer(const struct worker *worker, const struct client *client,
-                               size_t space)
+/*
+ * Whether the intake must be answered before it takes another request of this client: the client's
+ * space for replies, or memory, or the intake is full.
+ */
+static inline bool must_answer_first(const struct worker *worker, const struct client *client,
+                                     size_t space)
 {
 	return client->reply_bytes >= space || worker->intake.count == INTAKE_WORKS_MAX ||
 	       !worker->intake.next_request || worker->intake.reply_bytes > INTAKE_OUT_MAX ||
@@ -326,17 +360,17 @@ static inline bool must_answer(const struct worker *worker, const struct client 
 }
 
 /*
- * Adds requests as long as their replies fit into `space`. Returns true if the intake must be
- * answered to go on.
+ * Adds requests as long as their replies fit into `space` bytes. Returns true if more can be added
+ * once the intake is answered; false if this input is done for now.
  */
 static bool take_requests(struct worker *worker, struct input *input, size_t space)
 {
 	while (input->rest.len > 0) {
-		if (input->share == 0) {
+		if (input->share_left == 0) {
 			net_conn_yield(input->conn);
 			return false;
 		}
-		if (must_answer(worker, input->client, space))
+		if (must_answer_first(worker, input->client, space))
 			return true;
 		if (!take_request(worker, input))
 			return false;
@@ -344,8 +378,11 @@ static bool take_requests(struct worker *worker, struct input *input, size_t spa
 	return false;
 }
 
-/* A long transaction is much work, and many of them may end at once. */
-static bool must_yield(const struct net_loop *loop, const struct input *input)
+/*
+ * Whether the input must wait for the next iteration, because a long transaction may end with it
+ * while the loop is busy. Many of them may end at once.
+ */
+static bool must_delay_transaction(const struct net_loop *loop, const struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 
@@ -353,6 +390,10 @@ static bool must_yield(const struct net_loop *loop, const struct input *input)
 	       codec->queued(input->client->session) > INTAKE_COMMANDS_AT_ONCE;
 }
 
+/*
+ * Called when a connection has input, with all its bytes that are not consumed. Reads requests from
+ * them, and returns how many bytes are consumed now.
+ */
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 {
 	struct worker *worker = context;
@@ -361,12 +402,12 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	    .protocol = net_conn_tag(conn),
 	    .client = net_conn_data(conn),
 	    .rest = bytes,
-	    .share = net_loop_share(worker->loop, INTAKE_SHARE),
-	    .reserved = !net_conn_admit(conn),
+	    .share_left = net_loop_share(worker->loop, INTAKE_SHARE),
+	    .is_above_maximum = !net_conn_admit(conn),
 	};
 	size_t space;
 
-	if (must_yield(worker->loop, &input)) {
+	if (must_delay_transaction(worker->loop, &input)) {
 		net_conn_yield(conn);
 		return 0;
 	}
@@ -376,7 +417,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 		       (space = admission_reply_space(&worker->admission, conn, input.rest.len)) > 0 &&
 		       take_requests(worker, &input, space))
 			intake_answer(worker);
-	} while (look_ahead(worker, &input));
+	} while (cancel_by_later_input(worker, &input));
 	if (input.protocol->codec->unfinished)
 		net_conn_set_partial(conn, input.protocol->codec->unfinished(input.client->session));
 	return bytes.len - input.rest.len;
@@ -394,25 +435,29 @@ static void on_client_close(void *context, struct net_conn *conn)
 		listener_tls_log_failure(&worker->listener_tls, conn, worker->shared->log);
 	if (client->unanswered.first) {
 		pending_cancel(&worker->waiting.pending, conn);
-		/* an iteration sends to stores what the cancelled plans give back */
+		/* the next iteration sends the refunds of the cancelled requests to stores */
 		net_loop_wake(worker->loop);
 	}
 	if (codec->close)
 		codec->close(client->session);
 }
 
+/*
+ * Called before the server closes a connection by itself. Sends the goodbye of its protocol, and
+ * returns whether there is one.
+ */
 static bool on_stop(void *context, struct net_conn *conn)
 {
-	struct buffer words = {0};
-	bool any;
+	struct buffer goodbye = {0};
+	bool has_goodbye;
 
 	(void)context;
-	protocol_of(conn)->codec->stop(client_of(conn)->session, &words);
-	any = words.len > 0;
-	if (any)
-		buffer_add_slice(net_conn_output(conn), (struct slice){words.data, words.len});
-	buffer_free(&words);
-	return any;
+	protocol_of(conn)->codec->stop(client_of(conn)->session, &goodbye);
+	has_goodbye = goodbye.len > 0;
+	if (has_goodbye)
+		buffer_add_slice(net_conn_output(conn), (struct slice){goodbye.data, goodbye.len});
+	buffer_free(&goodbye);
+	return has_goodbye;
 }
 
 struct net_kind intake_callbacks(struct worker *worker, const struct worker_protocol *protocol,

@@ -1,3 +1,4 @@
+/* listener.c: opens the addresses that the server listens on: for HTTP, RESP and admin calls. */
 #include "server/loop/listener.h"
 
 #include <stdio.h>
@@ -16,11 +17,12 @@ static bool uses_tls_at(const struct net_address *address, const struct weir_con
 size_t listeners_init(struct listener listeners[LISTENERS], const struct settings *settings,
                       const struct settings_plan *plan, const struct weir_config *config)
 {
+	/* where the address of each listener comes from */
 	const struct {
 		const char *name;
-		const char *given; /* the text of a flag or a variable */
+		const char *flag; /* the text of a flag or a variable, or NULL */
 		const struct net_address *address;
-		const struct rules_text *text;
+		const struct rules_text *text_in_file;
 		const struct worker_protocol *protocol;
 	} sources[LISTENERS] = {
 	    [LISTENER_HTTP] = {"http", settings->text[SETTING_HTTP], &plan->http,
@@ -32,17 +34,18 @@ size_t listeners_init(struct listener listeners[LISTENERS], const struct setting
 	};
 
 	for (size_t i = 0; i < LISTENERS; i++) {
-		bool given = sources[i].given != NULL;
+		bool is_in_file = sources[i].flag == NULL;
 
 		listeners[i] = (struct listener){
 		    .name = sources[i].name,
 		    .address = *sources[i].address,
-		    .line = given ? 0 : sources[i].text->line,
-		    .column = given ? 0 : sources[i].text->column,
+		    .line = is_in_file ? sources[i].text_in_file->line : 0,
+		    .column = is_in_file ? sources[i].text_in_file->column : 0,
 		    .protocol = sources[i].protocol,
 		    .uses_tls = uses_tls_at(sources[i].address, config),
 		};
 	}
+	/* the admin listener is the last, and exists only if it has an address */
 	return plan->admin.any.sa_family ? LISTENERS : LISTENER_ADMIN;
 }
 
@@ -70,15 +73,15 @@ int listener_open(struct listener *listener, struct worker *workers, size_t work
 		if (status == WEIR_OK)
 			continue;
 		set_error_at_listener(listener, status, weir_strerror(status), error);
-		while (++i < worker_count)
+		while (++i < worker_count) /* the sockets before belong to workers */
 			close(sockets[i]);
 	}
 	free(sockets);
 	return status;
 }
 
-void listener_warn(const struct listener *listener, const struct weir_config *config,
-                   struct log *log)
+void listener_warn_if_exposed(const struct listener *listener, const struct weir_config *config,
+                              struct log *log)
 {
 	static const char *const messages[] = {
 	    [false] = "every caller that reaches it may ask; `protected` says who may change and "
@@ -95,7 +98,7 @@ void listener_warn(const struct listener *listener, const struct weir_config *co
 		          {"message", messages[config->unprotected]});
 }
 
-/* In one write, so that no other line comes between its parts. */
+/* Writes the line at once, so that no other line comes between its parts. */
 void listener_log_address(const struct listener *listener, struct log *log)
 {
 	char address[NET_ADDRESS_TEXT_MAX], line[NET_ADDRESS_TEXT_MAX + 64];

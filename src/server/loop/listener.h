@@ -29,8 +29,8 @@ int listener_open(struct listener *listener, struct worker *workers, size_t work
                   struct weir_error *error);
 
 /** Warns if other machines can reach the listener and there are no users. */
-void listener_warn(const struct listener *listener, const struct weir_config *config,
-                   struct log *log);
+void listener_warn_if_exposed(const struct listener *listener, const struct weir_config *config,
+                              struct log *log);
 
 /** Writes the line "listening: …" with the address. */
 void listener_log_address(const struct listener *listener, struct log *log);

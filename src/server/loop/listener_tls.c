@@ -1,3 +1,7 @@
+/*
+ * listener_tls.c: decrypts what clients send to a listener with TLS, and encrypts the answers. The
+ * network calls it as a filter between a connection's socket and its protocol.
+ */
 #include "server/loop/listener_tls.h"
 
 #include "server/loop/work.h"
@@ -7,37 +11,45 @@ struct tls_state {
 	struct tls *tls; /* NULL before the first bytes */
 };
 
+/*
+ * Decrypts `bytes` into `in`, and appends answers of TLS itself to `wire`. Returns how far the
+ * connection is, a NET_FILTER_..., or the error of a failed handshake or message.
+ */
 static int on_tls_read(const struct net_filter *filter, void *state, struct slice bytes,
                        struct buffer *in, struct buffer *wire)
 {
-	struct tls_state *conn = state;
-	struct listener_tls *of = (struct listener_tls *)filter; /* `filter` is its first member */
+	struct tls_state *tls_state = state;
+	struct listener_tls *listener_tls = (struct listener_tls *)filter; /* its first member */
+	const struct server_config *newest;
 	int status = WEIR_OK;
 
-	/* a reload takes effect at once, even if this worker has not had an iteration since */
-	if (!conn->tls)
-		status = tls_accept(&conn->tls, server_config_newest(*of->config)->tls, &of->recent);
+	if (!tls_state->tls) {
+		/* a reload takes effect at once, even if this worker has not had an iteration since */
+		newest = server_config_newest(*listener_tls->config);
+		status = tls_accept(&tls_state->tls, newest->tls, &listener_tls->recent);
+	}
 	if (status != WEIR_OK)
 		return status;
-	status = tls_decrypt(conn->tls, bytes, in, wire);
+	status = tls_decrypt(tls_state->tls, bytes, in, wire);
 	if (status != WEIR_OK)
 		return status;
-	return tls_has_ended(conn->tls)     ? NET_FILTER_END
-	       : !tls_is_ready(conn->tls)   ? NET_FILTER_HANDSHAKE
-	       : tls_has_partial(conn->tls) ? NET_FILTER_PARTIAL
-	                                    : NET_FILTER_READY;
+	return tls_has_ended(tls_state->tls)     ? NET_FILTER_END
+	       : !tls_is_ready(tls_state->tls)   ? NET_FILTER_HANDSHAKE
+	       : tls_has_partial(tls_state->tls) ? NET_FILTER_PARTIAL
+	                                         : NET_FILTER_READY;
 }
 
+/* Encrypts `bytes` into `wire`. Without bytes, it ends the encryption: the connection closes. */
 static void on_tls_write(const struct net_filter *filter, void *state, struct slice bytes,
                          struct buffer *wire)
 {
-	struct tls_state *conn = state;
+	struct tls *tls = ((struct tls_state *)state)->tls;
 
 	(void)filter;
 	if (bytes.len > 0)
-		tls_encrypt(conn->tls, bytes, wire);
+		tls_encrypt(tls, bytes, wire);
 	else
-		tls_send_end(conn->tls, wire);
+		tls_send_end(tls, wire);
 }
 
 static void on_tls_close(const struct net_filter *filter, void *state)
@@ -64,6 +76,7 @@ void listener_tls_log_failure(struct listener_tls *listener_tls, struct net_conn
                               struct log *log)
 {
 	struct tls *tls = listener_tls_of(conn);
+
 	if (tls && *tls_error(tls))
 		client_log_warn(log, &listener_tls->next_warning_ns, "tls_failed",
 		                protocol_of(conn)->codec->name, conn, tls_error(tls));

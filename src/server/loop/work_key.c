@@ -1,13 +1,19 @@
+/*
+ * work_key.c: computes hashes by which requests are compared: whether two have a key in common, and
+ * whether they do the same, so that their order makes no difference.
+ */
 #include "server/loop/work_key.h"
 
+/* The limit's own hash would differ while a local limit replaces the limit of an unavailable store.
+ */
 uint64_t work_key(const struct weir_table *table, const struct plan_step *step)
 {
-	const struct weir_limit *origin = step->limit->origin;
+	const struct weir_limit *replaced_limit = step->limit->origin; /* unless it is NULL */
 	const struct slice name = step->key_name;
 
-	if (__builtin_expect(origin == NULL, 1))
+	if (__builtin_expect(replaced_limit == NULL, 1))
 		return step->key.hash;
-	return store_hash(table->store, origin->algo.identity, name.data, name.len);
+	return store_hash(table->store, replaced_limit->algo.identity, name.data, name.len);
 }
 
 static uint64_t mix_hash(uint64_t sum, uint64_t value)
@@ -16,7 +22,10 @@ static uint64_t mix_hash(uint64_t sum, uint64_t value)
 	return sum ^ sum >> 29;
 }
 
-/* Such a plan charges and gives back in several steps, and an equal plan may run in between. */
+/*
+ * Whether two steps of the plan have one key. They are charged one after the other, so an equal
+ * plan may run in between: the order of such plans does make a difference.
+ */
 static bool charges_a_key_twice(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
@@ -41,5 +50,5 @@ uint64_t work_effect_hash(const struct weir_table *table, const struct work *wor
 		sum = mix_hash(sum, work_key(table, &plan->steps[i]));
 		sum = mix_hash(sum, (uintptr_t)plan->steps[i].rule);
 	}
-	return sum | 1;
+	return sum | 1; /* 0 means that it equals no other */
 }

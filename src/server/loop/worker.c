@@ -1,3 +1,7 @@
+/*
+ * worker.c: runs a worker: a thread with an event loop. Defines what it does in each iteration, in
+ * which order, and when it has to wake.
+ */
 #include "server/loop/worker.h"
 
 #include <stdlib.h>
@@ -18,13 +22,16 @@ const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
 const struct worker_protocol worker_resp = {&resp_codec, METRICS_RESP};
 const struct worker_protocol worker_admin = {&http_codec, METRICS_HTTP, .is_admin = true};
 
-/* The earlier of two times, of which 0 means never. */
-static uint64_t earlier_ns(uint64_t a, uint64_t b)
+/* Returns the earlier of two times. A time of 0 means never: 0 - 1 is the largest number. */
+static uint64_t earlier_ns(uint64_t a_ns, uint64_t b_ns)
 {
-	return u64_min(a - 1, b - 1) + 1;
+	return u64_min(a_ns - 1, b_ns - 1) + 1;
 }
 
-/* Returns when it is due again, or 0. */
+/*
+ * Maintains the secret that signs permits, which all servers of a store share. The first worker
+ * does this if there is a store. Returns when to call it again, or 0 for never.
+ */
 static uint64_t tick_secret_keeper(struct decider *decider, struct secret_keeper **keeper)
 {
 	struct worker_shared *shared = decider->shared;
@@ -36,11 +43,16 @@ static uint64_t tick_secret_keeper(struct decider *decider, struct secret_keeper
 	return *keeper ? secret_keeper_tick(*keeper, os_monotonic_ns()) : 0;
 }
 
+/*
+ * Called once in each iteration, after the input of all connections was read: decides what was
+ * read, resumes requests that have waited, sends their steps to stores, and sets the alarm for the
+ * next time at which something is due.
+ */
 static void on_iteration(void *context)
 {
 	struct worker *worker = context;
-	bool stops = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
-	uint64_t due_ns, others_ns;
+	bool is_stopping = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
+	uint64_t due_ns, other_servers_ns;
 
 	store_clients_tick(&worker->store_clients);
 	deferred_resume_ready(&worker->waiting);
@@ -51,13 +63,14 @@ static void on_iteration(void *context)
 		intake_begin_iteration(worker);
 		key_queue_wake_due(&worker->waiting);
 	}
-	if (stops) {
+	if (is_stopping) {
 		pending_abandon_late(&worker->waiting.pending);
 		store_clients_stop(&worker->store_clients);
 	}
 	event_streams_run(&worker->event_streams);
 	pending_run(&worker->waiting.pending);
-	others_ns = earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
+	other_servers_ns =
+	    earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
 	while (worker->waiting.ready_works.first) {
 		deferred_resume_ready(&worker->waiting);
@@ -69,39 +82,42 @@ static void on_iteration(void *context)
 	 */
 	due_ns = earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.next_poll_ns);
 	admission_admit(&worker->admission);
-	if (stops)
+	if (is_stopping)
 		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
 	due_ns = earlier_ns(due_ns, tick_secret_keeper(&worker->decider, &worker->keeper));
-	due_ns = earlier_ns(due_ns, others_ns);
+	due_ns = earlier_ns(due_ns, other_servers_ns);
 	net_loop_alarm(worker->loop, earlier_ns(due_ns, store_clients_due(&worker->store_clients)));
 	worker->intake.iteration_has_begun = false;
-	decider_use_newest_config(
-	    &worker->decider); /* so that an idle loop does not keep the old one */
+	/* an idle loop must not keep the old configuration in memory */
+	decider_use_newest_config(&worker->decider);
 	if (worker->decider.config_was_replaced)
 		pending_close_removed_senders(&worker->waiting.pending);
 	worker->decider.config_was_replaced = false;
 }
 
-static void on_trouble(void *context, const char *what, const char *why)
+/* Logs a problem of the loop that an operator should know. */
+static void on_warning(void *context, const char *what, const char *why)
 {
 	struct worker *worker = context;
 
 	log_event(worker->shared->log, LOG_WARNING, "trouble", {"what", what}, {"message", why});
 }
 
-static void on_full(void *context, bool full)
+/* Called when the limit of connections is reached, and when there is capacity again. */
+static void on_full(void *context, bool is_full)
 {
 	struct worker_shared *shared = ((struct worker *)context)->shared;
 	size_t open = atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed);
 
-	if (full)
+	if (is_full)
 		log_event(shared->log, LOG_WARNING, "connections_full", {"connections", .number = open});
 	else
 		log_event(shared->log, LOG_INFO, "connections_free", {"connections", .number = open});
 }
 
-static const struct net_owner owner = {on_iteration, on_trouble, on_full};
+static const struct net_owner owner = {on_iteration, on_warning, on_full};
 
+/* Sets the parts of a worker, and the pointers between them. */
 static void open_parts(struct worker *worker, struct server_config *config)
 {
 	struct worker_shared *shared = worker->shared;
