@@ -1,19 +1,23 @@
-/* ask.c: checks the options of public calls, and makes engine calls of them. */
+/*
+ * ask.c: checks the options of a public call (struct weir_ask), and translates them into the call
+ * that an algorithm runs (struct algo_call).
+ */
 #include "api/ask.h"
 
 #include "wait/sleep.h"
 
-static bool is_time(uint64_t now_ns)
+/* Whether the caller chose a time of its own, so that no thread can wait for a deadline by it. */
+static bool is_chosen_time(uint64_t now_ns)
 {
 	return now_ns != 0 && now_ns != WEIR_NOW;
 }
 
-int ask_read(const struct weir_ask *ask, const void *other, struct algo_call *call)
+int ask_to_call(const struct weir_ask *ask, const void *unusable_permit, struct algo_call *call)
 {
 	if (ask->priority > WEIR_PRIORITY_LOWEST)
 		return WEIR_ERANGE;
-	if (other || ask->reserved[0] || ask->reserved[1] || ask->now_ns == WEIR_ZERO ||
-	    ask->deadline_ns == WEIR_ZERO || (ask->deadline_ns != 0 && is_time(ask->now_ns)))
+	if (unusable_permit || ask->reserved[0] || ask->reserved[1] || ask->now_ns == WEIR_ZERO ||
+	    ask->deadline_ns == WEIR_ZERO || (ask->deadline_ns != 0 && is_chosen_time(ask->now_ns)))
 		return WEIR_EINVAL;
 	*call = (struct algo_call){
 	    .op = ALGO_ACQUIRE,

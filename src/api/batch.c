@@ -1,4 +1,7 @@
-/* batch.c: decides many keys in one public call, in a pipeline. */
+/*
+ * batch.c: decides many requests in one public call, weir_acquire_batch. Requests in memory go
+ * through a pipeline (engine/pipeline.h), so that the waits for memory overlap.
+ */
 #include <stdlib.h>
 
 #include "api/remote.h"
@@ -6,11 +9,15 @@
 #include "engine/plan/apply.h"
 #include "engine/table.h"
 
-/* A request's home is fetched; it is looked for there, and in the next set; it is decided. */
-#define BLOCK  8
-#define STAGES 4
+/*
+ * The stages: prefetch the home set of each key (the set of table cells that its hash names),
+ * search the home set, search the next set for keys that are not at home, decide. Each block of
+ * items is in one stage, so a ring of as many blocks as stages is enough.
+ */
+#define BLOCK_ITEMS 8
+#define STAGES      4
 
-struct flight {
+struct item {
 	const struct weir_limit *limit;
 	uint64_t cost;
 	struct weir_decision *decision;
@@ -19,8 +26,8 @@ struct flight {
 
 struct block {
 	size_t count, stray_count;
-	struct flight flights[BLOCK];
-	struct flight *strays[BLOCK]; /* those that are not at home */
+	struct item items[BLOCK_ITEMS];
+	struct item *strays[BLOCK_ITEMS]; /* the items whose keys are not in their home sets */
 };
 
 struct batch {
@@ -34,16 +41,20 @@ struct batch {
 
 static inline struct block *block_at(struct batch *batch, size_t start)
 {
-	return &batch->ring[start / BLOCK % STAGES];
+	return &batch->ring[start / BLOCK_ITEMS % STAGES];
 }
 
-/* Those that are refused at once go no further. */
-__attribute__((noinline, flatten)) static void fetch(void *context, size_t start, size_t end)
+/*
+ * Checks the requests from `start` up to `end`, and makes an item of each valid one. An invalid
+ * request gets its error, and goes through no further stage.
+ */
+__attribute__((noinline, flatten)) static void fetch_home_sets(void *context, size_t start,
+                                                               size_t end)
 {
 	struct batch *batch = context;
 	struct store *store = batch->store;
 	struct block *block = block_at(batch, start);
-	struct flight *flight = block->flights;
+	struct item *item = block->items;
 
 	for (size_t i = start; i < end; i++) {
 		struct weir_request *r = &batch->requests[i];
@@ -52,44 +63,51 @@ __attribute__((noinline, flatten)) static void fetch(void *context, size_t start
 		int status = limit_check(limit, ALGO_ACQUIRE, key, r->cost, 0);
 
 		if (__builtin_expect(status == WEIR_OK, 1))
-			status = store_admit(store, &limit->algo,
-			                     store_hash(store, limit->algo.identity, key.data, key.len),
-			                     &flight->key);
+			status =
+			    store_admit(store, &limit->algo,
+			                store_hash(store, limit->algo.identity, key.data, key.len), &item->key);
 		r->status = status;
 		if (__builtin_expect(status != WEIR_OK, 0)) {
 			batch->first_error = batch->first_error ? batch->first_error : status;
 			continue;
 		}
-		flight->limit = limit;
-		flight->cost = r->cost;
-		flight->decision = &batch->decisions[i];
-		store_fetch(store, &flight->key);
-		flight++;
+		item->limit = limit;
+		item->cost = r->cost;
+		item->decision = &batch->decisions[i];
+		store_fetch(store, &item->key);
+		item++;
 	}
-	block->count = (size_t)(flight - block->flights);
+	block->count = (size_t)(item - block->items);
 }
 
-/* Whether a key is at home can't be predicted, so nothing branches on it. */
-__attribute__((noinline, flatten)) static void locate(void *context, size_t start, size_t end)
+/*
+ * Searches the home set of each item, and prefetches the next set for those that are not there, the
+ * strays. It writes each item to `strays`, but moves on only behind a stray: whether a key is at
+ * home can't be predicted, so nothing branches on it.
+ */
+__attribute__((noinline, flatten)) static void search_home_sets(void *context, size_t start,
+                                                                size_t end)
 {
 	struct batch *batch = context;
 	const struct store *store = batch->store;
 	struct block *block = block_at(batch, start);
-	struct flight **strays = block->strays;
+	struct item **strays = block->strays;
 	uint64_t now_ns = batch->at.now_ns;
 
 	(void)end;
-	for (struct flight *f = block->flights, *last = f + block->count; f < last; f++) {
-		store_locate(store, &f->limit->algo, &f->key, now_ns);
-		*strays = f;
-		strays += !f->key.cell;
+	for (struct item *item = block->items, *items_end = item + block->count; item < items_end;
+	     item++) {
+		store_locate(store, &item->limit->algo, &item->key, now_ns);
+		*strays = item;
+		strays += !item->key.cell;
 	}
 	block->stray_count = (size_t)(strays - block->strays);
-	for (struct flight **stray = block->strays; stray < strays; stray++)
+	for (struct item **stray = block->strays; stray < strays; stray++)
 		store_fetch_next(store, &(*stray)->key);
 }
 
-__attribute__((noinline, flatten)) static void locate_next(void *context, size_t start, size_t end)
+__attribute__((noinline, flatten)) static void search_next_sets(void *context, size_t start,
+                                                                size_t end)
 {
 	struct batch *batch = context;
 	struct block *block = block_at(batch, start);
@@ -100,7 +118,7 @@ __attribute__((noinline, flatten)) static void locate_next(void *context, size_t
 		                  batch->at.now_ns);
 }
 
-__attribute__((noinline, flatten)) static void decide(void *context, size_t start, size_t end)
+__attribute__((noinline, flatten)) static void decide_items(void *context, size_t start, size_t end)
 {
 	struct batch *batch = context;
 	const struct block *block = block_at(batch, start);
@@ -108,22 +126,25 @@ __attribute__((noinline, flatten)) static void decide(void *context, size_t star
 	struct moment at = batch->at;
 
 	(void)end;
-	for (const struct flight *f = block->flights, *last = f + block->count; f < last; f++) {
-		struct store_step step = {store, &f->limit->algo, f->key, {ALGO_ACQUIRE, f->cost}, at};
+	for (const struct item *item = block->items, *items_end = item + block->count; item < items_end;
+	     item++) {
+		struct store_step step = {
+		    store, &item->limit->algo, item->key, {ALGO_ACQUIRE, item->cost}, at};
 		uint64_t until_ns;
 
-		/* A copy: else the step would be in memory for those that are quick, too. */
-		if (__builtin_expect(!engine_try(f->limit, &step, f->decision, &until_ns), 0))
-			engine_apply_slow(f->limit,
-			                  &(struct store_step){store, &f->limit->algo, f->key,
-			                                       {ALGO_ACQUIRE, f->cost}, at},
-			                  f->decision);
+		/* The slow path gets a copy, so that `step` stays in registers on the fast path. */
+		if (__builtin_expect(!engine_try(item->limit, &step, item->decision, &until_ns), 0))
+			engine_apply_slow(
+			    item->limit,
+			    &(struct store_step){
+			        store, &item->limit->algo, item->key, {ALGO_ACQUIRE, item->cost}, at},
+			    item->decision);
 	}
 }
 
-/* The plan of a request and its state, at a table with remote limits. */
+/* A request at a table whose limits count at a remote store. */
 struct remote_item {
-	struct plan plan;
+	struct plan plan; /* first */
 	enum engine_state state;
 	struct weir_request *request;
 	struct weir_decision *decision;
@@ -136,19 +157,20 @@ struct remote_batch {
 	size_t count;
 };
 
-/* The step is its plan's only one. */
-static void remote_failed(void *context, const struct plan_step *step, enum rules_failure policy)
+/* Called when the store has failed a step, which is the only one of its plan. */
+static void fail_request(void *context, const struct plan_step *step, enum rules_failure policy)
 {
-	const struct plan *plan =
-	    (const struct plan *)((const char *)step - offsetof(struct plan, only));
+	const struct remote_item *item =
+	    (const struct remote_item *)((const char *)step - offsetof(struct remote_item, plan.only));
 
 	(void)context;
 	(void)policy;
-	((const struct remote_item *)plan)->request->status = WEIR_ESTORE;
+	item->request->status = WEIR_ESTORE;
 }
 
-static int prepare_remote(struct remote_batch *batch, struct weir_request *r,
-                          struct weir_decision *decision)
+/* Adds an item to the batch, or sets the error of an invalid request. */
+static void prepare_remote_item(struct remote_batch *batch, struct weir_request *r,
+                                struct weir_decision *decision)
 {
 	struct remote_item *item = &batch->items[batch->count];
 
@@ -160,11 +182,13 @@ static int prepare_remote(struct remote_batch *batch, struct weir_request *r,
 		item->decision = decision;
 		batch->count++;
 	}
-	return r->status;
 }
 
-/* All that is submitted goes together, for as long as there is anything. */
-static void run_remote(struct remote_batch *batch)
+/*
+ * Decides all items. What their plans submit to the store in one round travels together, and the
+ * rounds go on until no plan has submitted anything.
+ */
+static void decide_remote_items(struct remote_batch *batch)
 {
 	struct remote *remote = &batch->remote;
 
@@ -187,11 +211,9 @@ static void run_remote(struct remote_batch *batch)
 	}
 }
 
-/* As many requests as a store client takes at once. */
-#define REMOTE_MAX ((size_t)16 << 10)
-
-static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,
-                          struct moment at, struct weir_decision *decisions)
+/* Returns the first error of a request, or an error of the whole part. */
+static int acquire_remote_part(struct weir_table *table, struct weir_request *requests, size_t n,
+                               struct moment at, struct weir_decision *decisions)
 {
 	struct remote_batch batch = {.context = {.table = table, .at = at}};
 	int first_error = WEIR_OK, status = WEIR_OK;
@@ -200,11 +222,11 @@ static int acquire_remote(struct weir_table *table, struct weir_request *request
 	if (!batch.items)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		prepare_remote(&batch, &requests[i], &decisions[i]);
+		prepare_remote_item(&batch, &requests[i], &decisions[i]);
 	status = remote_begin(&batch.remote, &batch.context, true);
 	if (status == WEIR_OK) {
-		batch.context.failed = remote_failed;
-		run_remote(&batch);
+		batch.context.failed = fail_request;
+		decide_remote_items(&batch);
 		remote_end(&batch.remote, &batch.context);
 	}
 	for (size_t i = 0; i < n; i++)
@@ -213,15 +235,18 @@ static int acquire_remote(struct weir_table *table, struct weir_request *request
 	return status != WEIR_OK ? status : first_error;
 }
 
-/* In parts; each is one round trip. */
-static int acquire_all_remote(struct weir_table *table, struct weir_request *requests, size_t n,
-                              struct moment at, struct weir_decision *decisions)
+/* As many requests as a store client takes at once. */
+#define REMOTE_PART_MAX ((size_t)16 << 10)
+
+/* Acquires in parts, each of which is one round trip. Returns the first error. */
+static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,
+                          struct moment at, struct weir_decision *decisions)
 {
 	int first_error = WEIR_OK;
 
-	for (size_t i = 0; i < n; i += REMOTE_MAX) {
-		int status = acquire_remote(table, requests + i, u64_min(n - i, REMOTE_MAX), at,
-		                            decisions + i);
+	for (size_t i = 0; i < n; i += REMOTE_PART_MAX) {
+		int status = acquire_remote_part(table, requests + i, u64_min(n - i, REMOTE_PART_MAX), at,
+		                                 decisions + i);
 
 		first_error = first_error ? first_error : status;
 	}
@@ -234,13 +259,16 @@ int weir_acquire_batch(weir_table *table, struct weir_request *requests, size_t 
 	struct batch batch; /* not cleared: its ring is large */
 
 	if (__builtin_expect(table->remote != NULL, 0))
-		return acquire_all_remote(table, requests, n,
-		                          clock_moment_at(engine_clock(table), now_ns), decisions);
+		return acquire_remote(table, requests, n, clock_moment_at(engine_clock(table), now_ns),
+		                      decisions);
 	batch.store = table->store;
 	batch.requests = requests;
 	batch.decisions = decisions;
 	batch.at = clock_moment_at(engine_clock(table), now_ns);
 	batch.first_error = WEIR_OK;
-	pipeline_run((struct pipeline){BLOCK, {fetch, locate, locate_next, decide}}, n, &batch);
+	pipeline_run(
+	    (struct pipeline){BLOCK_ITEMS,
+	                      {fetch_home_sets, search_home_sets, search_next_sets, decide_items}},
+	    n, &batch);
 	return batch.first_error;
 }

@@ -1,4 +1,4 @@
-/* limiter.c: the public calls on a limiter, which is one limit without keys. */
+/* limiter.c: implements the public calls on a limiter: one limit with one state, without keys. */
 #include <stdlib.h>
 
 #include <weir/limiter.h>
@@ -10,10 +10,10 @@
 
 struct weir_limiter {
 	struct store_keyless state;
-	_Alignas(
-	    64) struct weir_limit limit; /* read-only, on lines that a changing cell does not dirty */
+	/* Read-only, so not on the cache lines of the state, which changes. */
+	_Alignas(64) struct weir_limit limit;
 	struct clock clock;
-	struct waitlist *waiting; /* of those who wait, or NULL */
+	struct waitlist *waiting; /* the requests that wait; NULL until there was one */
 };
 
 int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **out,
@@ -55,9 +55,11 @@ static inline struct moment limiter_moment(const struct weir_limiter *limiter, u
 	return limit_moment(&limiter->clock, now_ns, &limiter->limit);
 }
 
-__attribute__((noinline, flatten)) static uint64_t
-limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct moment at,
-                  struct weir_decision *d)
+/* As limiter_run, for any call and state. */
+__attribute__((noinline, flatten)) static uint64_t limiter_run_slow(struct weir_limiter *limiter,
+                                                                    struct algo_call call,
+                                                                    struct moment at,
+                                                                    struct weir_decision *d)
 {
 	const struct store_step step = {.limit = &limiter->limit.algo, .call = call, .at = at};
 	struct algo_decision outcome;
@@ -72,81 +74,88 @@ limiter_step_slow(struct weir_limiter *limiter, struct algo_call call, struct mo
 	return until_ns;
 }
 
-/* Returns the end of the state that it left. */
-static inline uint64_t limiter_step(struct weir_limiter *limiter, const struct algo_call *call,
-                                    struct moment at, struct weir_decision *d)
+/* Runs a call on the limiter's state. Returns when the new state expires. */
+static inline uint64_t limiter_run(struct weir_limiter *limiter, const struct algo_call *call,
+                                   struct moment at, struct weir_decision *d)
 {
 	const struct store_step step = {.limit = &limiter->limit.algo, .call = *call, .at = at};
 	struct algo_decision outcome;
 	uint64_t until_ns;
 
 	if (__builtin_expect(!store_keyless_try(&limiter->state, &step, &outcome, &until_ns), 0))
-		return limiter_step_slow(limiter, *call, at, d);
+		return limiter_run_slow(limiter, *call, at, d);
 	limit_explain(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
 
-static inline int limiter_call(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
-                               uint64_t now_ns, struct weir_decision *d)
+/* Runs an operation without options, and wakes the requests that can pass after it. */
+static inline int limiter_decide(struct weir_limiter *limiter, enum algo_op op, uint64_t cost,
+                                 uint64_t now_ns, struct weir_decision *d)
 {
 	struct algo_call call = {op, cost, 0};
 
 	if (!limit_cost_fits(&limiter->limit, op, cost))
 		return WEIR_ECOST;
-	limiter_step(limiter, &call, limiter_moment(limiter, now_ns), d);
+	limiter_run(limiter, &call, limiter_moment(limiter, now_ns), d);
 	if (!algo_op_requests(op))
 		waitlist_wake(&limiter->waiting, 0);
 	return WEIR_OK;
 }
 
-/* Acquiring has all of a decision inlined and its kind known; the other calls share one that asks.
+/*
+ * Acquiring is the frequent operation: the whole decision is compiled for it alone. The other
+ * operations share the code of limiter_decide_any.
  */
 __attribute__((flatten)) int weir_limiter_acquire(weir_limiter *limiter, uint64_t cost,
                                                   uint64_t now_ns, struct weir_decision *decision)
 {
-	return limiter_call(limiter, ALGO_ACQUIRE, cost, now_ns, decision);
+	return limiter_decide(limiter, ALGO_ACQUIRE, cost, now_ns, decision);
 }
 
-__attribute__((noinline)) static int limiter_other(struct weir_limiter *limiter, enum algo_op op,
-                                                   uint64_t cost, uint64_t now_ns,
-                                                   struct weir_decision *decision)
+__attribute__((noinline)) static int limiter_decide_any(struct weir_limiter *limiter,
+                                                        enum algo_op op, uint64_t cost,
+                                                        uint64_t now_ns,
+                                                        struct weir_decision *decision)
 {
-	return limiter_call(limiter, op, cost, now_ns, decision);
+	return limiter_decide(limiter, op, cost, now_ns, decision);
 }
 
 int weir_limiter_peek(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                       struct weir_decision *decision)
 {
-	return limiter_other(limiter, ALGO_PEEK, cost, now_ns, decision);
+	return limiter_decide_any(limiter, ALGO_PEEK, cost, now_ns, decision);
 }
 
 int weir_limiter_refund(weir_limiter *limiter, uint64_t cost, uint64_t now_ns,
                         struct weir_decision *decision)
 {
-	return limiter_other(limiter, ALGO_REFUND, cost, now_ns, decision);
+	return limiter_decide_any(limiter, ALGO_REFUND, cost, now_ns, decision);
 }
 
 int weir_limiter_reset(weir_limiter *limiter, uint64_t now_ns, struct weir_decision *decision)
 {
-	return limiter_other(limiter, ALGO_RESET, 0, now_ns, decision);
+	return limiter_decide_any(limiter, ALGO_RESET, 0, now_ns, decision);
 }
 
-/* Nothing but a cost of one or more, a time and a permit. */
-static inline bool is_plain(const struct weir_ask *ask)
+/* Whether `ask` has no options beside a cost of one or more, a time and a permit. */
+static inline bool is_plain_ask(const struct weir_ask *ask)
 {
 	return (ask->priority | ask->deadline_ns | (uintptr_t)ask->permits | ask->reserved[0] |
 	        ask->reserved[1]) == 0;
 }
 
-/* A permit of a limit that judges, where the short way can give one. */
-static inline bool ask_quickly(struct weir_limiter *limiter, const struct weir_ask *ask,
-                               uint64_t id, struct weir_decision *decision)
+/*
+ * Grants or denies a permit by the fast path of limits that judge outcomes (breakers). Returns
+ * false if that path can't decide: then nothing has changed.
+ */
+static inline bool try_quick_ask(struct weir_limiter *limiter, const struct weir_ask *ask,
+                                 uint64_t id, struct weir_decision *decision)
 {
 	const struct algo_limit *algo = &limiter->limit.algo;
 	uint64_t cost = ask->cost == 0 ? 1 : ask->cost, until_ns;
 	struct algo_decision outcome;
 
-	if (!algo->algorithm->judges || cost > algo->quota || !is_plain(ask))
+	if (!algo->algorithm->judges || cost > algo->quota || !is_plain_ask(ask))
 		return false;
 	until_ns = store_keyless_try_permit(
 	    &limiter->state, algo, id, limiter_moment(limiter, ask_time(ask->now_ns)).now_ns, &outcome);
@@ -157,26 +166,30 @@ static inline bool ask_quickly(struct weir_limiter *limiter, const struct weir_a
 	return true;
 }
 
-/* Whether there may be something of it to give back. */
-static bool limiter_has(const struct weir_limiter *limiter, const struct weir_permit *permit,
-                        struct moment at)
+/* Whether the permit has not expired, so that there may be a charge of it to refund. */
+static bool may_be_outstanding(const struct weir_limiter *limiter, const struct weir_permit *permit,
+                               struct moment at)
 {
 	return permit->id != 0 && permit->until_ns > algo_time_at(&limiter->limit.algo, at).now_ns;
 }
 
-/* A refund or report of it, which `call` has otherwise. */
-static int limiter_give(struct weir_limiter *limiter, const struct weir_permit *permit,
-                        struct algo_call call, uint64_t now_ns, struct weir_decision *decision)
+/*
+ * Runs `call`, a refund or report, on the charge of a permit. Returns ENOTFOUND if the permit was
+ * not outstanding.
+ */
+static int limiter_end_permit(struct weir_limiter *limiter, const struct weir_permit *permit,
+                              struct algo_call call, uint64_t now_ns,
+                              struct weir_decision *decision)
 {
 	struct moment at = limiter_moment(limiter, now_ns);
-	bool held = limiter_has(limiter, permit, at);
+	bool is_outstanding = may_be_outstanding(limiter, permit, at);
 
-	call.cost = held ? permit->cost : 0;
+	call.cost = is_outstanding ? permit->cost : 0;
 	call.until_ns = permit->until_ns;
 	call.permit = permit->id;
-	limiter_step(limiter, &call, at, decision);
+	limiter_run(limiter, &call, at, decision);
 	waitlist_wake(&limiter->waiting, 0);
-	decision->allowed &= held;
+	decision->allowed &= is_outstanding;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 
@@ -186,24 +199,24 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	enum algo_op op =
 	    limiter->limit.algo.record == ALGO_RECORD_LEASES ? ALGO_REFUND_LAST : ALGO_REFUND;
 
-	return limiter_give(limiter, permit, (struct algo_call){.op = op}, now_ns, decision);
+	return limiter_end_permit(limiter, permit, (struct algo_call){.op = op}, now_ns, decision);
 }
 
-/* Reports at a limiter that is not calm, or judges nothing. */
-__attribute__((noinline)) static int report_slowly(struct weir_limiter *limiter,
-                                                   const struct weir_permit *permit,
-                                                   const struct weir_report *report,
-                                                   uint64_t now_ns)
+/* Reports if the fast path can't, or if the limit does not judge outcomes. */
+__attribute__((noinline)) static int report_slow(struct weir_limiter *limiter,
+                                                 const struct weir_permit *permit,
+                                                 const struct weir_report *report, uint64_t now_ns)
 {
 	struct weir_decision ignored;
 
 	if (algo_is_reported(&limiter->limit.algo))
-		return limiter_give(limiter, permit,
-		                    (struct algo_call){.op = algo_report_op(&limiter->limit.algo),
-		                                       .outcome = report->outcome,
-		                                       .latency_ns = report->latency_ns},
-		                    now_ns, &ignored);
-	return limiter_has(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK : WEIR_ENOTFOUND;
+		return limiter_end_permit(limiter, permit,
+		                          (struct algo_call){.op = algo_report_op(&limiter->limit.algo),
+		                                             .outcome = report->outcome,
+		                                             .latency_ns = report->latency_ns},
+		                          now_ns, &ignored);
+	return may_be_outstanding(limiter, permit, limiter_moment(limiter, now_ns)) ? WEIR_OK
+	                                                                            : WEIR_ENOTFOUND;
 }
 
 int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
@@ -223,7 +236,7 @@ int weir_limiter_report(weir_limiter *limiter, const struct weir_permit *permit,
 			return WEIR_OK;
 		}
 	}
-	return report_slowly(limiter, permit, report, now_ns);
+	return report_slow(limiter, permit, report, now_ns);
 }
 
 struct limiter_wait {
@@ -233,21 +246,24 @@ struct limiter_wait {
 	uint64_t until_ns;
 };
 
-/* Acquires for the first request of a queue, peeks for those behind it. */
+/*
+ * Decides for a waiting thread: acquires for the first request of the queue, only peeks for a
+ * request behind it. Returns false if the request has to wait.
+ */
 static bool decide_limiter(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
                            struct moment at, struct weir_decision *d)
 {
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
 	struct weir_limiter *limiter = waiting->limiter;
 	struct algo_call call = waiting->call;
-	bool is_behind = call.cost > 0 && position < WAIT_FIRST &&
-	                 waitlist_has(waitlist_at(&limiter->waiting), wait->hash);
+	bool may_overtake = call.cost > 0 && position < WAIT_FIRST;
+	bool is_behind = may_overtake && waitlist_has(waitlist_at(&limiter->waiting), wait->hash);
 	enum weir_reason reason;
 
 	if (is_behind)
 		call.op = ALGO_PEEK;
 	call.max_wait_ns = max_wait_ns;
-	waiting->until_ns = limiter_step(limiter, &call, at, d);
+	waiting->until_ns = limiter_run(limiter, &call, at, d);
 	if (call.cost == 0 || (d->allowed && !is_behind))
 		return true;
 	reason = wait_refusal(wait->limit, position, max_wait_ns, d);
@@ -264,9 +280,9 @@ static void deny_limiter(struct wait *wait, enum weir_reason reason, struct mome
 	wait_deny(d, reason);
 }
 
-/* Returns the end of the permit in *until_ns. */
-static int wait_limiter(struct weir_limiter *limiter, const struct algo_call *call,
-                        struct weir_decision *decision, uint64_t *until_ns)
+/* Blocks until the call is decided or its max_wait_ns is over. *until_ns is the permit's expiry. */
+static int wait_for_limiter(struct weir_limiter *limiter, const struct algo_call *call,
+                            struct weir_decision *decision, uint64_t *until_ns)
 {
 	struct limiter_wait waiting = {
 	    .wait = {.clock = &limiter->clock,
@@ -293,20 +309,20 @@ int weir_limiter_ask(weir_limiter *limiter, const struct weir_ask *ask,
 
 	if (ask->permit) {
 		id = permit_cheap_id();
-		if (__builtin_expect(ask_quickly(limiter, ask, id, decision), 1))
+		if (__builtin_expect(try_quick_ask(limiter, ask, id, decision), 1)) /* fills the permit */
 			return WEIR_OK;
 	}
-	status = ask_read(ask, ask->permits, &call);
+	status = ask_to_call(ask, ask->permits, &call);
 	if (status != WEIR_OK)
 		return status;
 	if (!limit_could_grant(&limiter->limit, ALGO_ACQUIRE, call.cost, 0, call.max_wait_ns))
 		return WEIR_ECOST;
 	call.permit = id;
 	if (call.max_wait_ns != 0)
-		status = wait_limiter(limiter, &call, decision, &until_ns);
+		status = wait_for_limiter(limiter, &call, decision, &until_ns);
 	else
 		until_ns =
-		    limiter_step(limiter, &call, limiter_moment(limiter, ask_time(ask->now_ns)), decision);
+		    limiter_run(limiter, &call, limiter_moment(limiter, ask_time(ask->now_ns)), decision);
 	if (status == WEIR_OK && ask->permit)
 		*ask->permit =
 		    engine_permit_of(decision->allowed && call.cost > 0 ? id : 0, until_ns, call.cost);
@@ -321,8 +337,7 @@ int weir_limiter_shed(weir_limiter *limiter, double deny)
 int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t until_ns,
                        uint64_t now_ns)
 {
-	struct algo_call call = {
-	    .op = ALGO_FORCE, .until_ns = until_ns, .force = force};
+	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	struct moment at = limiter_moment(limiter, now_ns);
 	struct weir_decision ignored;
 
@@ -330,7 +345,7 @@ int weir_limiter_force(weir_limiter *limiter, enum weir_force force, uint64_t un
 		return WEIR_EINVAL;
 	if (until_ns != 0 && until_ns <= at.now_ns)
 		return WEIR_ERANGE;
-	limiter_step_slow(limiter, call, at, &ignored);
+	limiter_run_slow(limiter, call, at, &ignored);
 	waitlist_wake(&limiter->waiting, 0);
 	return WEIR_OK;
 }

@@ -1,4 +1,7 @@
-/* names.c: stores the names of the keys of permits, in lists by permit, until they end. */
+/*
+ * names.c: stores the names of the keys that each permit has charged, until the permit ends: the
+ * remote store needs the names to refund the charges.
+ */
 #include "api/names.h"
 
 #include <pthread.h>
@@ -7,13 +10,13 @@
 #include "base/list.h"
 #include "base/map.h"
 
-/* The names of one permit. */
+/* The names of one permit's keys. */
 struct entry {
 	struct list_node node;
-	uint64_t permit, until_ns;
-	size_t bytes; /* all of it */
+	uint64_t permit, until_ns; /* the permit's id, and when its last charge has ended */
+	size_t bytes;              /* of memory, for the entry and the names behind it */
 	size_t count;
-	struct slice of[]; /* then the names themselves */
+	struct slice key_names[]; /* their bytes follow this array */
 };
 
 struct by_permit {
@@ -25,7 +28,7 @@ struct names {
 	pthread_mutex_t lock; /* of all below */
 	struct map by_permit;
 	struct list entries; /* oldest first */
-	size_t bytes;
+	size_t bytes;        /* of all entries */
 };
 
 struct names *names_open(void)
@@ -39,84 +42,85 @@ struct names *names_open(void)
 	return names;
 }
 
-static void drop(struct names *names, struct by_permit *at)
+static void remove_entry(struct names *names, struct by_permit *slot)
 {
-	struct entry *entry = at->entry;
+	struct entry *entry = slot->entry;
 
-	map_remove(&names->by_permit, at);
+	map_remove(&names->by_permit, slot);
 	list_remove(&names->entries, &entry->node);
 	names->bytes -= entry->bytes;
 	free(entry);
 }
 
 /* Returns NULL if there is none. */
-static struct entry *oldest(const struct names *names)
+static struct entry *oldest_entry(const struct names *names)
 {
 	return list_of(names->entries.first, struct entry, node);
 }
 
-static void drop_oldest(struct names *names)
+static void remove_oldest(struct names *names)
 {
-	drop(names, map_find(&names->by_permit, oldest(names)->permit));
+	remove_entry(names, map_find(&names->by_permit, oldest_entry(names)->permit));
 }
 
 void names_close(struct names *names)
 {
 	if (!names)
 		return;
-	while (oldest(names))
-		drop_oldest(names);
+	while (oldest_entry(names))
+		remove_oldest(names);
 	map_free(&names->by_permit);
 	pthread_mutex_destroy(&names->lock);
 	free(names);
 }
 
-/* Returns NULL if there is nothing to keep, or no memory. */
-static struct entry *make_entry(const struct weir_permits *permits, const struct engine_names *of)
+/* Copies the names into a new entry. Returns NULL if there are no names, or no memory. */
+static struct entry *create_entry(const struct weir_permits *permits,
+                                  const struct engine_names *key_names)
 {
 	size_t bytes = sizeof(struct entry) + permits->count * sizeof(struct slice);
 	struct entry *entry = NULL;
-	bool any = false;
-	char *to;
+	bool has_name = false;
+	char *copy_to;
 
 	for (size_t i = 0; i < permits->count; i++) {
-		bytes += of->of[i].len;
-		any |= of->of[i].data != NULL;
+		bytes += key_names->of[i].len;
+		has_name |= key_names->of[i].data != NULL;
 	}
-	if (any)
+	if (has_name)
 		entry = malloc(bytes);
 	if (!entry)
 		return NULL;
 	*entry = (struct entry){.permit = permits->id, .bytes = bytes, .count = permits->count};
-	to = (char *)&entry->of[entry->count];
+	copy_to = (char *)&entry->key_names[entry->count];
 	for (size_t i = 0; i < entry->count; i++) {
-		struct slice name = of->of[i];
+		struct slice name = key_names->of[i];
 
 		entry->until_ns =
 		    u64_max(entry->until_ns, sat_add(permits->charges[i].until_ns, PERMITS_CLOCKS_NS));
-		entry->of[i] = (struct slice){name.data ? to : NULL, name.len};
+		entry->key_names[i] = (struct slice){name.data ? copy_to : NULL, name.len};
 		if (name.len > 0)
-			memcpy(to, name.data, name.len);
-		to += name.len;
+			memcpy(copy_to, name.data, name.len);
+		copy_to += name.len;
 	}
 	return entry;
 }
 
-void names_keep(struct names *names, const struct weir_permits *permits,
-                const struct engine_names *of, uint64_t now_ns)
+void names_store(struct names *names, const struct weir_permits *permits,
+                 const struct engine_names *key_names, uint64_t now_ns)
 {
-	struct entry *entry = make_entry(permits, of);
-	struct by_permit *at;
+	struct entry *entry = create_entry(permits, key_names);
+	struct by_permit *slot;
 
 	if (!entry)
 		return;
 	pthread_mutex_lock(&names->lock);
-	while (oldest(names) &&
-	       (names->bytes + entry->bytes > NAMES_MAX || oldest(names)->until_ns < now_ns))
-		drop_oldest(names);
-	at = map_add(&names->by_permit, entry->permit);
-	if (at) {
-		at->entry = entry;
+	while (oldest_entry(names) &&
+	       (names->bytes + entry->bytes > NAMES_MAX || oldest_entry(names)->until_ns < now_ns))
+		remove_oldest(names);
+	slot = map_add(&names->by_permit, entry->permit); /* NULL without memory */
+	if (slot) {
+		slot->entry = entry;
 		list_append(&names->entries, &entry->node);
 		names->bytes += entry->bytes;
 		entry = NULL;
@@ -125,20 +129,21 @@ void names_keep(struct names *names, const struct weir_permits *permits,
 	free(entry);
 }
 
-int names_find(struct names *names, uint64_t permit, struct arena *arena, struct engine_names *out)
+int names_copy(struct names *names, uint64_t permit, struct arena *arena, struct engine_names *out)
 {
-	const struct by_permit *at;
+	const struct by_permit *slot;
 	const struct entry *entry;
 	int status = WEIR_OK;
 
 	*out = (struct engine_names){0};
 	pthread_mutex_lock(&names->lock);
-	at = map_find(&names->by_permit, permit);
-	entry = at ? at->entry : NULL;
+	slot = map_find(&names->by_permit, permit);
+	entry = slot ? slot->entry : NULL;
 	for (size_t i = 0; entry && i < entry->count; i++) {
-		if (!entry->of[i].data)
+		if (!entry->key_names[i].data)
 			continue;
-		out->of[i] = (struct slice){arena_copy(arena, entry->of[i]), entry->of[i].len};
+		out->of[i] =
+		    (struct slice){arena_copy(arena, entry->key_names[i]), entry->key_names[i].len};
 		if (!out->of[i].data)
 			status = WEIR_ENOMEM;
 	}
@@ -146,13 +151,13 @@ int names_find(struct names *names, uint64_t permit, struct arena *arena, struct
 	return status;
 }
 
-void names_drop(struct names *names, uint64_t permit)
+void names_remove(struct names *names, uint64_t permit)
 {
-	struct by_permit *at;
+	struct by_permit *slot;
 
 	pthread_mutex_lock(&names->lock);
-	at = map_find(&names->by_permit, permit);
-	if (at)
-		drop(names, at);
+	slot = map_find(&names->by_permit, permit);
+	if (slot)
+		remove_entry(names, slot);
 	pthread_mutex_unlock(&names->lock);
 }

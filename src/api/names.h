@@ -1,9 +1,10 @@
 /*
- * names.h: the names of the keys of permits, by permit.
+ * names.h: stores the names of the keys that permits have charged, so that a permit can be
+ * refunded.
  *
- * To give back, a remote store needs a key's name, but struct weir_permits has room only for a
- * hash. So a table keeps the names of its remote permits, the newest up to NAMES_MAX bytes. A
- * permit without a name ends by itself.
+ * A remote store needs the name of a key to refund its charge, but struct weir_permits has space
+ * only for a hash. So a table stores the names for its remote permits, up to NAMES_MAX bytes; the
+ * oldest go first. A permit whose names are gone can't be refunded, and ends by itself.
  */
 #ifndef API_NAMES_H
 #define API_NAMES_H
@@ -17,16 +18,18 @@ struct names;
 
 /** Returns NULL if there is no memory. */
 struct names *names_open(void);
-/** NULL does nothing. */
+/** `names` may be NULL. */
 void names_close(struct names *names);
 
-/** Keeps those of `permits`, until the last of its charges has ended. */
-void names_keep(struct names *names, const struct weir_permits *permits,
-                const struct engine_names *of, uint64_t now_ns);
-/** Copies them into `arena`; there is none where data is NULL. 0 or ENOMEM. */
-int names_find(struct names *names, uint64_t permit, struct arena *arena,
-               struct engine_names *out);
-/** When it was given back. */
-void names_drop(struct names *names, uint64_t permit);
+/** Stores the names of the keys of `permits` until the last of its charges has ended. */
+void names_store(struct names *names, const struct weir_permits *permits,
+                 const struct engine_names *key_names, uint64_t now_ns);
+/**
+ * Copies the names of a permit's keys into `arena`. A name that is not stored has the data NULL.
+ * Returns 0 or ENOMEM.
+ */
+int names_copy(struct names *names, uint64_t permit, struct arena *arena, struct engine_names *out);
+/** Removes the names of a permit that was refunded. */
+void names_remove(struct names *names, uint64_t permit);
 
 #endif

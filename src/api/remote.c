@@ -1,12 +1,14 @@
 /*
- * remote.c: runs plans of public calls at a remote store, with a store client that the store lends.
+ * remote.c: runs the plans of blocking library calls at the remote store (Redis) of their table. A
+ * call borrows a connection (a store client) for that, and gives it back at its end.
  */
 #include "api/remote.h"
 
 #include "api/names.h"
 #include "store/caller.h"
 
-static void ready(void *context, struct plan *plan)
+/* Called when the store has completed the steps of a plan. */
+static void count_completed(void *context, struct plan *plan)
 {
 	struct remote *remote = context;
 
@@ -14,7 +16,8 @@ static void ready(void *context, struct plan *plan)
 	remote->pending--;
 }
 
-static void failed(void *context, const struct plan_step *step, enum rules_failure policy)
+/* Called when the store has failed a step. */
+static void record_failure(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	struct remote *remote = context;
 
@@ -34,8 +37,8 @@ int remote_begin(struct remote *remote, struct decision_context *context, bool i
 	if (!remote->loan)
 		return WEIR_ENOMEM;
 	context->store_clients = &remote->loan->client;
-	context->ready = ready;
-	context->failed = failed;
+	context->ready = count_completed;
+	context->failed = record_failure;
 	context->owner = remote;
 	return WEIR_OK;
 }
@@ -65,34 +68,35 @@ void remote_end(struct remote *remote, const struct decision_context *context)
 		caller->give_back(caller, remote->loan);
 }
 
-typedef enum engine_state engine_begin(const struct decision_context *context, struct plan *plan,
-                                       struct weir_decision *decision);
+/* Runs a plan until it is done, or has submitted steps: engine_decide or engine_report. */
+typedef enum engine_state plan_start(const struct decision_context *context, struct plan *plan,
+                                     struct weir_decision *decision);
 
-static int run_plan(engine_begin *begin, struct decision_context *context, struct plan *plan,
-                    bool is_direct, struct weir_decision *decision)
+static int run_plan(plan_start *start, struct decision_context *context, struct plan *plan,
+                    enum remote_failure on_failure, struct weir_decision *decision)
 {
 	struct remote remote;
 	int status = remote_begin(&remote, context, engine_is_remote(plan));
 
 	if (status != WEIR_OK)
 		return status;
-	remote_finish(&remote, context, begin(context, plan, decision), plan, decision);
+	remote_finish(&remote, context, start(context, plan, decision), plan, decision);
 	remote_end(&remote, context);
 	if (plan->status != WEIR_OK)
 		return plan->status;
-	return is_direct && remote.failed ? WEIR_ESTORE : WEIR_OK;
+	return remote.failed && on_failure == REMOTE_FAILURE_IS_ERROR ? WEIR_ESTORE : WEIR_OK;
 }
 
-int remote_decide(struct decision_context *context, struct plan *plan, bool is_direct,
-                  struct weir_decision *decision)
+int remote_decide(struct decision_context *context, struct plan *plan,
+                  enum remote_failure on_failure, struct weir_decision *decision)
 {
-	return run_plan(engine_decide, context, plan, is_direct, decision);
+	return run_plan(engine_decide, context, plan, on_failure, decision);
 }
 
 int remote_report(struct decision_context *context, struct plan *plan,
                   struct weir_decision *decision)
 {
-	return run_plan(engine_report, context, plan, false, decision);
+	return run_plan(engine_report, context, plan, REMOTE_FAILURE_BY_POLICY, decision);
 }
 
 int weir_private_table_call(struct weir_table *table, struct store_caller *caller, uint64_t nodes)

@@ -1,7 +1,8 @@
 /*
- * remote.h: calls of the library that wait for the remote store of their table.
+ * remote.h: lets a blocking call of the library use the remote store (Redis) of its table.
  *
- * A call borrows a store client only where it has steps there; all others pay for a branch.
+ * A call borrows a store client only if one of its plans has steps at that store. All other calls
+ * pay for a branch.
  */
 #ifndef API_REMOTE_H
 #define API_REMOTE_H
@@ -10,33 +11,44 @@
 
 struct store_loan;
 
-struct remote {
-	struct store_loan *loan; /* or NULL if none was needed */
-	size_t pending;          /* plans that are at the store */
-	bool failed;             /* a step could not be done there */
+/* What a call does if the store could not complete one of its steps. */
+enum remote_failure {
+	REMOTE_FAILURE_IS_ERROR,  /* it returns ESTORE: for calls on one limit and key */
+	REMOTE_FAILURE_BY_POLICY, /* the `on_store_failure` of the rule decides */
 };
 
-/** Before the plans of `turn` run: gives it a store client, if they need one. 0 or ENOMEM. */
+/* The use of the remote store by one call. */
+struct remote {
+	struct store_loan *loan; /* the borrowed client, or NULL if none was needed */
+	size_t pending;          /* plans whose steps the store has not completed yet */
+	bool failed;             /* the store could not complete a step */
+};
+
+/**
+ * Borrows a store client for the plans of `context` if `is_needed`. Call it before they run.
+ * Returns 0 or ENOMEM.
+ */
 int remote_begin(struct remote *remote, struct decision_context *context, bool is_needed);
 /**
- * Behind engine_run or its like, which returned `state`: goes on until the plan is done, or waits
- * for a key.
+ * Call it with the `state` that engine_run or a similar function has returned: resumes the plan
+ * until it is done, or has to wait for a key. Returns the last state.
  */
 enum engine_state remote_finish(struct remote *remote, const struct decision_context *context,
                                 enum engine_state state, struct plan *plan,
                                 struct weir_decision *decision);
-/** Waits until none of several plans is at the store. The caller resumes them. */
+/** Blocks until the store has completed the steps of all plans. The caller resumes them. */
 void remote_wait(struct remote *remote, const struct decision_context *context);
+/** Gives the client back. */
 void remote_end(struct remote *remote, const struct decision_context *context);
 
-/** Instead of remote_decide, for a refund by permit: engine_report to its end. */
+/** Runs engine_report to its end, for a refund by permit. Returns as remote_decide. */
 int remote_report(struct decision_context *context, struct plan *plan,
                   struct weir_decision *decision);
 /**
- * engine_decide to its end. 0, ENOMEM, or ESTORE where `is_direct` and the store failed, or
- * something could not be given back.
+ * Runs engine_decide to its end. Returns 0, ENOMEM, or ESTORE: the store failed and that is an
+ * error, or a charge could not be refunded.
  */
-int remote_decide(struct decision_context *context, struct plan *plan, bool is_direct,
-                  struct weir_decision *decision);
+int remote_decide(struct decision_context *context, struct plan *plan,
+                  enum remote_failure on_failure, struct weir_decision *decision);
 
 #endif

@@ -1,4 +1,4 @@
-/* table.c: the public calls on tables. */
+/* table.c: implements the public calls on a table, which holds the states of many keys. */
 #include <stdlib.h>
 
 #include "api/ask.h"
@@ -51,16 +51,17 @@ int weir_table_sync(weir_table *table)
 	return store_sync(table->store);
 }
 
-static struct decision_context context_of(struct weir_table *table, const struct weir_limit *limit,
+static struct decision_context context_at(struct weir_table *table, const struct weir_limit *limit,
                                           uint64_t now_ns)
 {
 	return (struct decision_context){.table = table,
 	                                 .at = limit_moment(engine_clock(table), now_ns, limit)};
 }
 
+/* As table_run, for a limit whose states are at the remote store. */
 __attribute__((noinline, cold)) static int
-table_call_remote(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
-                  struct slice key, uint64_t now_ns, struct weir_decision *decision)
+table_run_remote(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
+                 struct slice key, uint64_t now_ns, struct weir_decision *decision)
 {
 	struct plan plan;
 	int status = engine_prepare_limit(table, limit, &call, key, &plan);
@@ -68,84 +69,103 @@ table_call_remote(struct weir_table *table, const struct weir_limit *limit, stru
 
 	if (status != WEIR_OK)
 		return status;
-	context = context_of(table, limit, now_ns);
-	return remote_decide(&context, &plan, true, decision);
+	context = context_at(table, limit, now_ns);
+	return remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
 }
 
-static inline int table_call(struct weir_table *table, const struct weir_limit *limit,
-                             struct algo_call call, struct slice key, uint64_t now_ns,
-                             struct weir_decision *decision)
+/*
+ * Runs an operation on one key of one limit, and wakes the requests that can pass after it. Returns
+ * 0 or an error.
+ */
+static inline int table_run(struct weir_table *table, const struct weir_limit *limit,
+                            struct algo_call call, struct slice key, uint64_t now_ns,
+                            struct weir_decision *decision)
 {
 	struct store *store = table->store;
-	struct store_key wanted;
+	struct store_key stored_key;
 	int status;
 
 	if (__builtin_expect(engine_remote_store(table, limit) != NULL, 0))
-		return table_call_remote(table, limit, call, key, now_ns, decision);
+		return table_run_remote(table, limit, call, key, now_ns, decision);
 	status = limit_check(limit, call.op, key, call.cost, 0);
 	if (status != WEIR_OK)
 		return status;
 	status = store_admit(store, &limit->algo,
-	                     store_hash(store, limit->algo.identity, key.data, key.len), &wanted);
+	                     store_hash(store, limit->algo.identity, key.data, key.len), &stored_key);
 	if (__builtin_expect(status != WEIR_OK, 0))
 		return status;
-	store_fetch_alone(store, &limit->algo, &wanted);
+	store_fetch_alone(store, &limit->algo, &stored_key);
 	engine_apply(limit,
-	             (struct store_step){store, &limit->algo, wanted, call,
+	             (struct store_step){store, &limit->algo, stored_key, call,
 	                                 limit_moment(store_clock(store), now_ns, limit)},
 	             decision);
 	if (!algo_op_requests(call.op))
-		waitlist_wake(&table->waiting, wanted.hash);
+		waitlist_wake(&table->waiting, stored_key.hash);
 	return WEIR_OK;
 }
 
-static inline struct slice bytes_of(struct weir_key key)
+static inline struct slice key_slice(struct weir_key key)
 {
 	return (struct slice){key.data, key.len};
 }
 
-/* All of a decision is inlined and its kind known; the other calls share one that asks. */
+/*
+ * Acquiring is the frequent operation: the whole decision is compiled for it alone. The other
+ * operations share the code of table_run_any.
+ */
 __attribute__((flatten)) int weir_acquire(weir_table *table, const weir_limit *limit,
                                           struct weir_key key, uint64_t cost, uint64_t now_ns,
                                           struct weir_decision *decision)
 {
-	return table_call(table, limit, (struct algo_call){ALGO_ACQUIRE, cost}, bytes_of(key), now_ns,
-	                  decision);
+	return table_run(table, limit, (struct algo_call){ALGO_ACQUIRE, cost}, key_slice(key), now_ns,
+	                 decision);
 }
 
 __attribute__((noinline, flatten)) static int
-table_other(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
-            struct slice key, uint64_t now_ns, struct weir_decision *decision)
+table_run_any(struct weir_table *table, const struct weir_limit *limit, struct algo_call call,
+              struct slice key, uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_call(table, limit, call, key, now_ns, decision);
+	return table_run(table, limit, call, key, now_ns, decision);
 }
 
 int weir_peek(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t cost,
               uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_PEEK, cost}, bytes_of(key), now_ns,
-	                   decision);
+	return table_run_any(table, limit, (struct algo_call){ALGO_PEEK, cost}, key_slice(key), now_ns,
+	                     decision);
 }
 
 int weir_refund(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t cost,
                 uint64_t now_ns, struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_REFUND, cost}, bytes_of(key), now_ns,
-	                   decision);
+	return table_run_any(table, limit, (struct algo_call){ALGO_REFUND, cost}, key_slice(key),
+	                     now_ns, decision);
 }
 
 int weir_reset(weir_table *table, const weir_limit *limit, struct weir_key key, uint64_t now_ns,
                struct weir_decision *decision)
 {
-	return table_other(table, limit, (struct algo_call){ALGO_RESET}, bytes_of(key), now_ns,
-	                   decision);
+	return table_run_any(table, limit, (struct algo_call){ALGO_RESET}, key_slice(key), now_ns,
+	                     decision);
 }
 
 /*
- * Beside the generation in `reserved` of a permit: memory counts the charge. A limit that a reload has moved to
- * a remote store begins anew there, and so has nothing of the permit.
+ * In permit->reserved, beside the generation: the charge is counted in memory. If a reload has
+ * moved the limit to a remote store since, its states began anew there, and the charge is gone.
  */
-#define IN_MEMORY (UINT64_C(1) << 8)
+#define CHARGED_IN_MEMORY (UINT64_C(1) << 8)
+
+/* Makes the permit of a decided plan, which is the empty permit if the plan has charged nothing. */
+static struct weir_permit permit_of_plan(const struct plan *plan, int status, uint64_t cost)
+{
+	const struct plan_step *step = &plan->only;
+	uint64_t id = status == WEIR_OK ? plan->permit.id : 0;
+	struct weir_permit permit = engine_permit_of(id, step->until_ns, cost);
+
+	if (permit.id != 0)
+		permit.reserved = engine_generation(step) | (step->remote ? 0 : CHARGED_IN_MEMORY);
+	return permit;
+}
 
 int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
              const struct weir_ask *ask, struct weir_decision *decision)
@@ -153,32 +173,30 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 	struct weir_permit *permit = ask->permit;
 	struct algo_call call;
 	struct plan plan;
-	int status = ask_read(ask, ask->permits, &call);
+	int status = ask_to_call(ask, ask->permits, &call);
 
 	if (status == WEIR_OK)
-		status = engine_prepare_limit(table, limit, &call, bytes_of(key), &plan);
+		status = engine_prepare_limit(table, limit, &call, key_slice(key), &plan);
 	if (status == WEIR_OK && permit)
 		status = engine_want_permit(&plan);
 	if (status != WEIR_OK)
 		return status;
 	if (call.max_wait_ns != 0) {
-		status = wait_request(table, &plan, true, decision);
+		status = wait_request(table, &plan, REMOTE_FAILURE_IS_ERROR, decision);
 	} else {
-		struct decision_context context = context_of(table, limit, ask_time(ask->now_ns));
+		struct decision_context context = context_at(table, limit, ask_time(ask->now_ns));
 
-		status = remote_decide(&context, &plan, true, decision);
+		status = remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
 	}
 	if (permit)
-		*permit =
-		    engine_permit_of(status == WEIR_OK ? plan.permit.id : 0, plan.only.until_ns, call.cost);
-	if (permit && permit->id != 0)
-		permit->reserved = engine_generation(&plan.only) | (plan.only.remote ? 0 : IN_MEMORY);
+		*permit = permit_of_plan(&plan, status, call.cost);
 	return status;
 }
 
-/* A refund of the permit; of nothing where there is none. */
-static int prepare_permit(struct weir_table *table, const struct weir_limit *limit,
-                          struct slice key, const struct weir_permit *permit, struct plan *plan)
+/* Prepares a refund of the permit's charge, or of nothing if `permit` is empty (its id is 0). */
+static int prepare_permit_refund(struct weir_table *table, const struct weir_limit *limit,
+                                 struct slice key, const struct weir_permit *permit,
+                                 struct plan *plan)
 {
 	struct algo_call call = {.op = ALGO_REFUND};
 	int status;
@@ -187,11 +205,13 @@ static int prepare_permit(struct weir_table *table, const struct weir_limit *lim
 		call = (struct algo_call){ALGO_REFUND_LAST, permit->cost};
 	status = engine_prepare_limit(table, limit, &call, key, plan);
 	if (status == WEIR_OK) {
-		plan->permit = (struct permit){permit->id, plan->only.key.hash};
-		plan->only.until_ns = permit->until_ns;
-		plan->only.generation = (uint8_t)permit->reserved;
-		plan->only.charged =
-		    permit->until_ns != 0 && !(plan->only.remote && permit->reserved & IN_MEMORY);
+		struct plan_step *step = &plan->only;
+		bool charge_is_gone = step->remote && permit->reserved & CHARGED_IN_MEMORY;
+
+		plan->permit = (struct permit){permit->id, step->key.hash};
+		step->until_ns = permit->until_ns;
+		step->generation = (uint8_t)permit->reserved;
+		step->charged = permit->until_ns != 0 && !charge_is_gone;
 	}
 	return status;
 }
@@ -201,13 +221,13 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_k
                        struct weir_decision *decision)
 {
 	struct plan plan;
-	int status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
+	int status = prepare_permit_refund(table, limit, key_slice(key), permit, &plan);
 	struct decision_context context;
 
 	if (status != WEIR_OK)
 		return status;
-	context = context_of(table, limit, now_ns);
-	status = remote_decide(&context, &plan, true, decision);
+	context = context_at(table, limit, now_ns);
+	status = remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
 	decision->allowed &= permit->id != 0;
 	if (status != WEIR_OK)
 		return status;
@@ -223,12 +243,12 @@ int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
 	struct decision_context context;
 
 	if (status == WEIR_OK)
-		status = prepare_permit(table, limit, bytes_of(key), permit, &plan);
+		status = prepare_permit_refund(table, limit, key_slice(key), permit, &plan);
 	if (status != WEIR_OK)
 		return status;
-	plan.outcome = report->outcome & 3;
+	plan.outcome = report->outcome & 3; /* checked above: the mask is for the compiler */
 	plan.latency_ns = report->latency_ns;
-	context = context_of(table, limit, ask_time(report->now_ns));
+	context = context_at(table, limit, ask_time(report->now_ns));
 	status = remote_report(&context, &plan, &decision);
 	if (status != WEIR_OK)
 		return status;
@@ -243,7 +263,7 @@ void weir_table_stats(const weir_table *table, uint64_t now_ns, struct weir_tabl
 int weir_force(weir_table *table, const weir_limit *limit, struct weir_key key,
                enum weir_force force, uint64_t until_ns, uint64_t now_ns)
 {
-	struct decision_context context = context_of(table, limit, now_ns);
+	struct decision_context context = context_at(table, limit, now_ns);
 
-	return engine_force(&context, limit, bytes_of(key), force, until_ns);
+	return engine_force(&context, limit, key_slice(key), force, until_ns);
 }

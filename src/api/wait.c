@@ -3,19 +3,20 @@
  */
 #include "api/wait.h"
 
-#include "api/remote.h"
 #include "wait/sleep.h"
 
+/* One call that waits. Its plan is tried again each time that the thread wakes. */
 struct request_wait {
 	struct wait wait; /* first */
 	struct decision_context context;
 	struct plan *plan;
-	bool is_direct;
+	enum remote_failure on_failure;
 	int status;
 };
 
-static bool begin_wait(struct request_wait *waiting, struct remote *remote, struct moment at,
-                       struct weir_decision *d)
+/* Prepares to run the plan at the time `at`. Returns false after an error, which is in `status`. */
+static bool begin_attempt(struct request_wait *waiting, struct remote *remote, struct moment at,
+                          struct weir_decision *d)
 {
 	waiting->context.at = at;
 	waiting->status = remote_begin(remote, &waiting->context, engine_is_remote(waiting->plan));
@@ -24,30 +25,35 @@ static bool begin_wait(struct request_wait *waiting, struct remote *remote, stru
 	return waiting->status == WEIR_OK;
 }
 
-/* Whether it is decided. */
-static bool finish(struct request_wait *waiting, struct remote *remote, enum engine_state state,
-                   struct weir_decision *d)
+/*
+ * Runs the plan on from `state`, through the steps that it has submitted to the store. Returns
+ * whether it is decided now; false if it has to wait.
+ */
+static bool finish_attempt(struct request_wait *waiting, struct remote *remote,
+                           enum engine_state state, struct weir_decision *d)
 {
 	state = remote_finish(remote, &waiting->context, state, waiting->plan, d);
 	remote_end(remote, &waiting->context);
-	if (waiting->is_direct && remote->failed)
+	if (remote->failed && waiting->on_failure == REMOTE_FAILURE_IS_ERROR)
 		waiting->status = WEIR_ESTORE;
 	return state == ENGINE_DONE;
 }
 
+/* The first or a further attempt. Returns false if the request has to wait, and sets for what. */
 static bool decide_request(struct wait *wait, enum wait_position position, uint64_t max_wait_ns,
                            struct moment at, struct weir_decision *d)
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
 	struct plan *plan = waiting->plan;
 	struct remote remote;
+	enum engine_state state;
 
 	plan->position = position;
 	plan->max_wait_ns = max_wait_ns;
-	if (!begin_wait(waiting, &remote, at, d))
+	if (!begin_attempt(waiting, &remote, at, d))
 		return true;
-	if (finish(waiting, &remote,
-	           (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d), d))
+	state = (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d);
+	if (finish_attempt(waiting, &remote, state, d))
 		return true;
 	wait->limit = &plan->refused->limit->algo;
 	wait->hash = plan->waits_at;
@@ -56,17 +62,19 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	return false;
 }
 
+/* Ends the wait: its deadline is past, or waiting is hopeless. */
 static void deny_request(struct wait *wait, enum weir_reason reason, struct moment at,
                          struct weir_decision *d)
 {
 	struct request_wait *waiting = (struct request_wait *)wait;
 	struct remote remote;
 
-	if (begin_wait(waiting, &remote, at, d))
-		finish(waiting, &remote, engine_deny(&waiting->context, waiting->plan, reason, d), d);
+	if (begin_attempt(waiting, &remote, at, d))
+		finish_attempt(waiting, &remote, engine_deny(&waiting->context, waiting->plan, reason, d),
+		               d);
 }
 
-int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
+int wait_request(struct weir_table *table, struct plan *plan, enum remote_failure on_failure,
                  struct weir_decision *decision)
 {
 	struct request_wait waiting = {
@@ -76,7 +84,7 @@ int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
 	             .deny = deny_request},
 	    .context = {.table = table},
 	    .plan = plan,
-	    .is_direct = is_direct,
+	    .on_failure = on_failure,
 	};
 	int status = wait_sleep(&waiting.wait, plan->max_wait_ns, decision);
 

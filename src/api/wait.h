@@ -1,15 +1,17 @@
-/* wait.h: a request of the library whose thread waits. */
+/*
+ * wait.h: blocks the thread of a library call while its request waits for a key with too few units.
+ */
 #ifndef API_WAIT_H
 #define API_WAIT_H
 
-#include "engine/plan/plan.h"
+#include "api/remote.h"
 
 /**
- * As weir_ask with a deadline, for a request to acquire that was prepared for `table`, with its
- * max_wait_ns. 0, ENOMEM, ECOST of a plan by order, or ESTORE where it `is_direct` and its store
- * failed.
+ * Decides a prepared plan to acquire as weir_ask with a deadline does: the thread waits up to
+ * plan->max_wait_ns. Returns 0, ENOMEM, ECOST of a plan with `by_order`, or ESTORE if the remote
+ * store failed and that is an error.
  */
-int wait_request(struct weir_table *table, struct plan *plan, bool is_direct,
+int wait_request(struct weir_table *table, struct plan *plan, enum remote_failure on_failure,
                  struct weir_decision *decision);
 
 #endif
