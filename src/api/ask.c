@@ -25,7 +25,7 @@ int ask_to_call(const struct weir_ask *ask, const void *unusable_permit, struct 
 	            : ask->cost == WEIR_ZERO ? 0
 	                                     : ask->cost,
 	    .priority = (uint8_t)ask->priority,
-	    .max_wait_ns = ask->deadline_ns != 0 ? wait_until(ask->deadline_ns) : 0,
+	    .max_wait_ns = ask->deadline_ns != 0 ? wait_max_until(ask->deadline_ns) : 0,
 	};
 	return WEIR_OK;
 }

@@ -257,7 +257,7 @@ static bool decide_limiter(struct wait *wait, enum wait_position position, uint6
 	struct weir_limiter *limiter = waiting->limiter;
 	struct algo_call call = waiting->call;
 	bool may_overtake = call.cost > 0 && position < WAIT_FIRST;
-	bool is_behind = may_overtake && waitlist_has(waitlist_at(&limiter->waiting), wait->hash);
+	bool is_behind = may_overtake && waitlist_has(waitlist_at(&limiter->waiting), wait->key_hash);
 	enum weir_reason reason;
 
 	if (is_behind)
@@ -266,7 +266,7 @@ static bool decide_limiter(struct wait *wait, enum wait_position position, uint6
 	waiting->until_ns = limiter_run(limiter, &call, at, d);
 	if (call.cost == 0 || (d->allowed && !is_behind))
 		return true;
-	reason = wait_refusal(wait->limit, position, max_wait_ns, d);
+	reason = wait_refusal_reason(wait->limit, position, max_wait_ns, d);
 	if (reason != WEIR_REASON_OK)
 		wait_deny(d, reason);
 	return reason != WEIR_REASON_OK;

@@ -56,9 +56,9 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	if (finish_attempt(waiting, &remote, state, d))
 		return true;
 	wait->limit = &plan->refused->limit->algo;
-	wait->hash = plan->waits_at;
+	wait->key_hash = plan->waits_at;
 	wait->priority = plan->refused->priority;
-	wait->poll_ns = engine_must_poll(plan) ? RULES_STORE_POLL_NS : 0;
+	wait->poll_interval_ns = engine_must_poll(plan) ? RULES_STORE_POLL_NS : 0;
 	return false;
 }
 

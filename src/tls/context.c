@@ -1,3 +1,7 @@
+/*
+ * context.c: makes the contexts of TLS connections: loads certificates and keys from files in PEM,
+ * and sets the protocol's options. Error messages name the file and what was found in it.
+ */
 #include "tls/context.h"
 
 #include <string.h>
@@ -12,8 +16,11 @@
 #include "tls/internal.h"
 #include "tls/ticket.h"
 
-/* Whether OpenSSL found no key or certificate in a file. Its own text differs between versions. */
-static bool found_nothing(unsigned long code)
+/*
+ * Whether OpenSSL's error says that a file has no key or certificate. Its text for that differs
+ * between versions, so it is replaced by our own.
+ */
+static bool is_nothing_found(unsigned long code)
 {
 	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
 	       (ERR_GET_LIB(code) == ERR_LIB_X509 &&
@@ -21,9 +28,10 @@ static bool found_nothing(unsigned long code)
 	       ERR_GET_REASON(code) == ERR_R_UNSUPPORTED;
 }
 
-static int fail_file(const char *name, const char *file, struct weir_error *error)
+/* Sets the error of a file, which the setting `name` ("ca", "cert" or "key") names. Returns EIO. */
+static int set_file_error(const char *name, const char *file, struct weir_error *error)
 {
-	unsigned long first = ERR_peek_error(); /* the cause, if the system has refused the file */
+	unsigned long first = ERR_peek_error(); /* later ones only follow from it */
 	struct stat found;
 	const char *why;
 
@@ -31,7 +39,7 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 		why = S_ISDIR(found.st_mode) ? "a directory" : "not a regular file";
 	else if (ERR_SYSTEM_ERROR(first))
 		why = strerror((int)ERR_GET_REASON(first));
-	else if (found_nothing(first))
+	else if (is_nothing_found(first))
 		why = strcmp(name, "key") == 0 ? "no key in it" : "no certificate in it";
 	else
 		why = tls_reason_of(first);
@@ -40,8 +48,8 @@ static int fail_file(const char *name, const char *file, struct weir_error *erro
 	                 why);
 }
 
-/* Whether opening may block: OpenSSL would wait for the other end of a pipe. */
-static bool may_block(const char *file)
+/* Whether opening the file may block: OpenSSL would wait for the other end of a pipe. */
+static bool opening_may_block(const char *file)
 {
 	struct stat found;
 
@@ -49,17 +57,15 @@ static bool may_block(const char *file)
 }
 
 /* Refuses to give a passphrase; by default OpenSSL would wait for one at the terminal. */
-static int refuse_passphrase(char *to, int size, int writes, void *asked)
+static int refuse_passphrase(char *to, int size, int writes, void *needs_passphrase)
 {
 	(void)to;
 	(void)size;
 	(void)writes;
-	*(bool *)asked = true;
+	*(bool *)needs_passphrase = true;
 	return -1;
 }
-
-/* Whether the key failed to load because it belongs to another certificate. */
-static bool is_of_other(unsigned long code)
+static bool is_key_of_another_certificate(unsigned long code)
 {
 	return ERR_GET_LIB(code) == ERR_LIB_X509 &&
 	       (ERR_GET_REASON(code) == X509_R_KEY_VALUES_MISMATCH ||
@@ -68,20 +74,20 @@ static bool is_of_other(unsigned long code)
 
 static int load_key(SSL_CTX *context, const char *key, const char *cert, struct weir_error *error)
 {
-	bool asked = false, loaded;
+	bool needs_passphrase = false, loaded;
 
-	if (may_block(key))
-		return fail_file("key", key, error);
+	if (opening_may_block(key))
+		return set_file_error("key", key, error);
 	SSL_CTX_set_default_passwd_cb(context, refuse_passphrase);
-	SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
+	SSL_CTX_set_default_passwd_cb_userdata(context, &needs_passphrase);
 	loaded = SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1;
 	SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
 	if (loaded)
 		return WEIR_OK;
-	if (!asked && !is_of_other(ERR_peek_error()))
-		return fail_file("key", key, error);
+	if (!needs_passphrase && !is_key_of_another_certificate(ERR_peek_error()))
+		return set_file_error("key", key, error);
 	ERR_clear_error();
-	if (asked)
+	if (needs_passphrase)
 		return error_set(error, WEIR_EINVAL, "key=%s: expected a key without a passphrase", key);
 	return error_set(error, WEIR_EINVAL,
 	                 "key=%s: expected the key of the first certificate in cert=%s, found that of "
@@ -89,35 +95,39 @@ static int load_key(SSL_CTX *context, const char *key, const char *cert, struct 
 	                 key, cert);
 }
 
-static int load_own(SSL_CTX *context, const struct tls_files *files, struct weir_error *error)
+/* Loads our certificate and key, if any; one file may have both. */
+static int load_own_certificate(SSL_CTX *context, const struct tls_files *files,
+                                struct weir_error *error)
 {
 	const char *key = files->key ? files->key : files->cert;
 
 	if (files->key && !files->cert)
 		return error_set(error, WEIR_EINVAL, "key=%s: expected cert=FILE beside it", files->key);
-	if (files->cert &&
-	    (may_block(files->cert) || SSL_CTX_use_certificate_chain_file(context, files->cert) != 1))
-		return fail_file("cert", files->cert, error);
+	if (files->cert && (opening_may_block(files->cert) ||
+	                    SSL_CTX_use_certificate_chain_file(context, files->cert) != 1))
+		return set_file_error("cert", files->cert, error);
 	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
 }
 
+/* Loads the authorities that the peer's certificate is verified by: those of `ca`, or the system's.
+ */
 static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)
 {
-	if (ca ? may_block(ca) || !SSL_CTX_load_verify_locations(context, ca, NULL)
-	       : !SSL_CTX_set_default_verify_paths(context))
-		return fail_file("ca", ca ? ca : "(the system's)", error);
-	return WEIR_OK;
+	bool loaded = ca ? !opening_may_block(ca) && SSL_CTX_load_verify_locations(context, ca, NULL)
+	                 : SSL_CTX_set_default_verify_paths(context);
+
+	return loaded ? WEIR_OK : set_file_error("ca", ca ? ca : "(the system's)", error);
 }
 
 /* Returns NULL if there is no memory. */
-static SSL_CTX *make_context(const SSL_METHOD *method, int minimum)
+static SSL_CTX *make_context(const SSL_METHOD *method, int version_min)
 {
 	SSL_CTX *context = SSL_CTX_new(method);
 
 	ERR_clear_error(); /* so that later errors are those of the files */
 	if (!context)
 		return NULL;
-	SSL_CTX_set_min_proto_version(context, minimum);
+	SSL_CTX_set_min_proto_version(context, version_min);
 	SSL_CTX_set_read_ahead(context, 1); /* read a record at once, not its header first */
 	SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 	return context;
@@ -144,7 +154,7 @@ int tls_context_open(struct tls_context **out, const struct tls_files *files,
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	status = load_authorities(context, files->ca, error);
 	if (status == WEIR_OK)
-		status = load_own(context, files, error);
+		status = load_own_certificate(context, files, error);
 	return finish_context(out, context, status);
 }
 
@@ -153,27 +163,28 @@ static int verify_clients(SSL_CTX *context, const struct tls_server *server,
                           struct weir_error *error)
 {
 	int status = load_authorities(context, server->files.ca, error);
+	bool is_required = server->clients == TLS_CLIENTS_REQUIRED;
 	STACK_OF(X509_NAME) * names;
 
 	if (status != WEIR_OK)
 		return status;
 	names = SSL_load_client_CA_file(server->files.ca);
 	if (!names)
-		return fail_file("ca", server->files.ca, error);
+		return set_file_error("ca", server->files.ca, error);
 	SSL_CTX_set_client_CA_list(context, names);
-	SSL_CTX_set_verify(
-	    context,
-	    SSL_VERIFY_PEER |
-	        (server->clients == TLS_CLIENTS_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
-	    NULL);
+	SSL_CTX_set_verify(context,
+	                   SSL_VERIFY_PEER | (is_required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), NULL);
 	return WEIR_OK;
 }
 
-/* Chooses by ALPN the first of our protocols that the client supports; none is not an error. */
+/*
+ * Chooses HTTP/2 or HTTP/1.1 by ALPN, the extension in which a client offers its protocols: the
+ * first of ours that it supports. If there is none, the handshake goes on without a choice.
+ */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *offered, unsigned offered_len, void *context)
 {
-	static const unsigned char ours[] = "\x02h2\x08http/1.1";
+	static const unsigned char ours[] = "\x02h2\x08http/1.1"; /* each after its length */
 	unsigned char *chosen;
 	int result =
 	    SSL_select_next_proto(&chosen, out_len, ours, sizeof ours - 1, offered, offered_len);
@@ -187,7 +198,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 int tls_context_open_server(struct tls_context **out, const struct tls_server *server,
                             struct weir_error *error)
 {
-	static const unsigned char sessions[] = "weir"; /* identifies our own sessions */
+	static const unsigned char session_id[] = "weir"; /* only sessions of ours are resumed */
 	SSL_CTX *context =
 	    make_context(TLS_server_method(), server->only_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION);
 	int status;
@@ -197,13 +208,13 @@ int tls_context_open_server(struct tls_context **out, const struct tls_server *s
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
 	                                 SSL_OP_PRIORITIZE_CHACHA | SSL_OP_NO_COMPRESSION);
-	SSL_CTX_set_session_id_context(context, sessions, sizeof sessions - 1);
+	SSL_CTX_set_session_id_context(context, session_id, sizeof session_id - 1);
 	/* Sessions are stored in the clients' tickets, and use no memory here. */
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_num_tickets(context, 1);
 	ticket_limit_lifetime(context);
 	SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
-	status = load_own(context, &server->files, error);
+	status = load_own_certificate(context, &server->files, error);
 	if (status == WEIR_OK && server->clients != TLS_CLIENTS_NONE)
 		status = verify_clients(context, server, error);
 	return finish_context(out, context, status);

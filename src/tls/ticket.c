@@ -1,3 +1,7 @@
+/*
+ * ticket.c: stores in a TLS session ticket, by which a client resumes its session without a new
+ * handshake, when the client's certificate expires, and ignores the ticket from then on.
+ */
 #include "tls/ticket.h"
 
 #include <stdbool.h>
@@ -10,7 +14,7 @@
 #define SECONDS_PER_DAY 86400
 
 /* When a certificate expires, in Unix time; 0 if that can not be determined. */
-static int64_t end_of(const X509 *certificate, time_t now)
+static int64_t certificate_end(const X509 *certificate, time_t now)
 {
 	int days, seconds;
 	ASN1_TIME *from = ASN1_TIME_set(NULL, now);
@@ -20,33 +24,37 @@ static int64_t end_of(const X509 *certificate, time_t now)
 	return known ? now + (int64_t)days * SECONDS_PER_DAY + seconds : 0;
 }
 
-/* When the first of the client's certificates expires. */
-static int64_t end_of_chain(SSL *ssl)
+/* When the first certificate of the client's chain expires; INT64_MAX without a certificate. */
+static int64_t chain_end(SSL *ssl)
 {
 	STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);
 	int64_t end = INT64_MAX;
 	time_t now = time(NULL);
 
 	for (int i = 0; chain && i < sk_X509_num(chain); i++) {
-		int64_t other = end_of(sk_X509_value(chain, i), now);
+		int64_t certificate_ends = certificate_end(sk_X509_value(chain, i), now);
 
-		end = other < end ? other : end;
+		end = certificate_ends < end ? certificate_ends : end;
 	}
 	return end;
 }
 
-/* Stores the end in a new ticket. A resumed session keeps its former end. */
-static int add_end(SSL *ssl, void *context)
+/*
+ * Stores the end in a new ticket. A resumed session keeps its former end, because its certificate
+ * is not verified again. Returns 1, or 0 on error, as OpenSSL expects.
+ */
+static int add_end_to_ticket(SSL *ssl, void *context)
 {
 	int64_t end;
 
 	(void)context;
 	if (SSL_session_reused(ssl))
 		return 1;
-	end = end_of_chain(ssl);
+	end = chain_end(ssl);
 	return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), &end, sizeof end);
 }
 
+/* A ticket without an end is not one of ours, and counts as ended. */
 static bool has_ended(SSL_SESSION *session)
 {
 	int64_t end;
@@ -59,9 +67,9 @@ static bool has_ended(SSL_SESSION *session)
 	return end <= time(NULL);
 }
 
-/* Ignores an expired ticket, which leads to a full handshake. */
-static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
-                                   size_t name_len, SSL_TICKET_STATUS status, void *context)
+/* Ignores a ticket whose end has passed, which leads to a full handshake. */
+static SSL_TICKET_RETURN check_ticket(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+                                      size_t name_len, SSL_TICKET_STATUS status, void *context)
 {
 	bool is_readable = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW;
 
@@ -76,5 +84,5 @@ static SSL_TICKET_RETURN check_end(SSL *ssl, SSL_SESSION *session, const unsigne
 
 void ticket_limit_lifetime(SSL_CTX *context)
 {
-	SSL_CTX_set_session_ticket_cb(context, add_end, check_end, NULL);
+	SSL_CTX_set_session_ticket_cb(context, add_end_to_ticket, check_ticket, NULL);
 }

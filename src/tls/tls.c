@@ -1,3 +1,7 @@
+/*
+ * tls.c: encrypts and decrypts the bytes of TLS connections with OpenSSL. It opens no socket: the
+ * caller passes received bytes in, and sends those that are appended to its buffer.
+ */
 #include "tls/tls.h"
 
 #include <arpa/inet.h>
@@ -14,63 +18,66 @@
 #include "tls/internal.h"
 
 /*
- * OpenSSL's SSL object reads and writes through a BIO of our own: from the bytes that the caller
- * has received, and into the buffer that the caller sends. OpenSSL's memory BIOs would copy both.
+ * OpenSSL's SSL object reads and writes through a BIO (its interface to a transport) of our own:
+ * from the bytes that the caller has received, and into the buffer that the caller sends. OpenSSL's
+ * memory BIOs would copy both.
  */
 struct tls {
 	SSL *ssl;
-	struct slice in;           /* received and not yet read by `ssl`; empty between two calls */
-	struct buffer *out;        /* where `ssl` writes; NULL between two calls */
+	struct slice received;     /* and not yet read by `ssl`; empty between two calls */
+	struct buffer *to_send;    /* where `ssl` writes; NULL between two calls */
 	struct tls_recent *recent; /* NULL if it never retains OpenSSL's buffers */
-	struct tls **entry;        /* its entry in `recent`, or NULL */
-	bool has_ended;
+	struct tls **recent_entry; /* its entry in `recent`, or NULL */
+	bool has_ended;            /* the peer has ended its output */
 	char error[160];
 };
 
+/* OpenSSL reads received bytes. Returns 1, or 0 if it has to wait for more. */
 static int on_read(BIO *bio, char *to, size_t size, size_t *len)
 {
 	struct tls *tls = BIO_get_data(bio);
 
-	*len = tls->in.len < size ? tls->in.len : size;
+	*len = tls->received.len < size ? tls->received.len : size;
 	BIO_clear_retry_flags(bio);
 	if (*len == 0) {
 		BIO_set_retry_read(bio);
 		return 0;
 	}
-	memcpy(to, tls->in.data, *len);
-	tls->in = (struct slice){tls->in.data + *len, tls->in.len - *len};
+	memcpy(to, tls->received.data, *len);
+	tls->received = (struct slice){tls->received.data + *len, tls->received.len - *len};
 	return 1;
 }
 
+/* OpenSSL writes bytes to send. Returns 1, or 0 if there is no memory. */
 static int on_write(BIO *bio, const char *from, size_t size, size_t *len)
 {
 	struct tls *tls = BIO_get_data(bio);
 
 	BIO_clear_retry_flags(bio);
-	buffer_add(tls->out, from, size);
-	*len = tls->out->failed ? 0 : size;
-	return !tls->out->failed;
+	buffer_add(tls->to_send, from, size);
+	*len = tls->to_send->failed ? 0 : size;
+	return !tls->to_send->failed;
 }
 
-/* OpenSSL needs flushing during the handshake, and no other control of a BIO. */
-static long on_control(BIO *bio, int what, long number, void *pointer)
+/* Accepts flushing, which OpenSSL needs during the handshake, and no other control of a BIO. */
+static long on_control(BIO *bio, int control, long number, void *pointer)
 {
 	(void)bio;
 	(void)number;
 	(void)pointer;
-	return what == BIO_CTRL_FLUSH;
+	return control == BIO_CTRL_FLUSH;
 }
 
 /* Made once for all threads; NULL without memory. Never freed: an SSL may outlive any context. */
-static BIO_METHOD *method;
+static BIO_METHOD *bio_method;
 
-static void make_method(void)
+static void make_bio_method(void)
 {
 	BIO_METHOD *made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "weir");
 
 	if (made && BIO_meth_set_read_ex(made, on_read) && BIO_meth_set_write_ex(made, on_write) &&
 	    BIO_meth_set_ctrl(made, on_control))
-		method = made;
+		bio_method = made;
 	else
 		BIO_meth_free(made);
 }
@@ -86,7 +93,9 @@ static bool set_host(SSL *ssl, const char *host)
 	return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static struct tls *create(struct tls_context *context)
+/* Makes a connection of either side, without a handshake yet. Returns NULL if there is no memory.
+ */
+static struct tls *make_connection(struct tls_context *context)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct tls *tls = calloc(1, sizeof *tls);
@@ -94,9 +103,9 @@ static struct tls *create(struct tls_context *context)
 
 	if (!tls)
 		return NULL;
-	pthread_once(&once, make_method);
+	pthread_once(&once, make_bio_method);
 	tls->ssl = SSL_new(tls_ssl_of(context));
-	bio = method ? BIO_new(method) : NULL;
+	bio = bio_method ? BIO_new(bio_method) : NULL;
 	if (tls->ssl && bio) {
 		BIO_set_data(bio, tls);
 		BIO_set_init(bio, 1);
@@ -112,26 +121,26 @@ static struct tls *create(struct tls_context *context)
 int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire)
 {
 	size_t before = wire->len;
-
-	*out = create(context);
-	if (!*out)
+	struct tls *tls;
+	*out = tls = make_connection(context);
+	if (!tls)
 		return WEIR_ENOMEM;
-	SSL_set_connect_state((*out)->ssl);
-	(*out)->out = wire;
-	if (set_host((*out)->ssl, host))
-		SSL_do_handshake((*out)->ssl); /* writes the first message */
-	(*out)->out = NULL;
+	SSL_set_connect_state(tls->ssl);
+	tls->to_send = wire;
+	if (set_host(tls->ssl, host))
+		SSL_do_handshake(tls->ssl); /* writes the first message */
+	tls->to_send = NULL;
 	ERR_clear_error();
 	if (wire->len > before)
 		return WEIR_OK;
-	tls_close(*out);
+	tls_close(tls);
 	*out = NULL;
 	return WEIR_ENOMEM;
 }
 
 int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent *recent)
 {
-	*out = create(context);
+	*out = make_connection(context);
 	if (!*out)
 		return WEIR_ENOMEM;
 	(*out)->recent = recent;
@@ -139,34 +148,35 @@ int tls_accept(struct tls **out, struct tls_context *context, struct tls_recent 
 	return WEIR_OK;
 }
 
-/* Removes the connection from `recent`; it frees its buffers after each record from now on. */
+/* Removes the connection from `recent`: OpenSSL frees its buffers after each record from now on. */
 static void remove_recent(struct tls *tls)
 {
-	*tls->entry = NULL;
-	tls->entry = NULL;
+	*tls->recent_entry = NULL;
+	tls->recent_entry = NULL;
 	SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
 	SSL_free_buffers(tls->ssl); /* or later, if a record has arrived in part */
 }
 
 /*
- * Adds the connection to `recent`, the connections that retain OpenSSL's buffers: allocating both
- * for each request would take a twentieth of its instructions. If `recent` is full, only one in
- * TLS_RECENT_MISSES attempts replaces the oldest, so that many connections do not displace each
- * other at every request.
+ * Adds the connection to `recent`, the connections whose buffers OpenSSL retains: allocating its
+ * two buffers for each request would take a twentieth of the request's instructions. If `recent` is
+ * full, only one in TLS_RECENT_MISSES attempts replaces the oldest, so that many connections do not
+ * displace each other at every request.
  */
 static void add_recent(struct tls *tls)
 {
 	struct tls_recent *recent = tls->recent;
-
-	if (!recent || tls->entry)
+	bool is_full;
+	if (!recent || tls->recent_entry)
 		return;
-	if (recent->connections[recent->next] && ++recent->misses % TLS_RECENT_MISSES != 0)
+	is_full = recent->connections[recent->oldest] != NULL;
+	if (is_full && ++recent->rejected_attempts % TLS_RECENT_MISSES != 0)
 		return;
-	tls->entry = &recent->connections[recent->next];
-	recent->next = (recent->next + 1) % TLS_RECENT;
-	if (*tls->entry)
-		remove_recent(*tls->entry);
-	*tls->entry = tls;
+	tls->recent_entry = &recent->connections[recent->oldest];
+	recent->oldest = (recent->oldest + 1) % TLS_RECENT;
+	if (*tls->recent_entry)
+		remove_recent(*tls->recent_entry);
+	*tls->recent_entry = tls;
 	SSL_clear_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
 }
 
@@ -174,12 +184,14 @@ void tls_close(struct tls *tls)
 {
 	if (!tls)
 		return;
-	if (tls->entry)
-		*tls->entry = NULL;
+	if (tls->recent_entry)
+		*tls->recent_entry = NULL;
 	SSL_free(tls->ssl);
 	free(tls);
 }
 
+/* Sets the text of tls_error: "what: why", unless the peer's certificate is the cause. Returns EIO.
+ */
 static int set_error(struct tls *tls, const char *what, const char *why)
 {
 	long verified = SSL_get_verify_result(tls->ssl);
@@ -194,13 +206,13 @@ static int set_error(struct tls *tls, const char *what, const char *why)
 
 /*
  * Handles a call of OpenSSL that did not succeed. Returns 0 if it only needs more bytes, or the
- * peer has ended its output.
+ * peer has ended its output; otherwise EIO, with the text of tls_error set.
  *
  * SSL_get_error attributes any error in the thread's queue to the SSL. Therefore OpenSSL requires
  * ERR_clear_error before each call, which costs as much as a tenth of a record. Clearing the queue
  * here, after the failed call, has the same effect: SSL_get_error decides by the SSL's state alone.
  */
-static int handle_failure(struct tls *tls, int result, const char *what)
+static int check_failure(struct tls *tls, int result, const char *what)
 {
 	unsigned long last = ERR_peek_last_error();
 	int code;
@@ -213,16 +225,17 @@ static int handle_failure(struct tls *tls, int result, const char *what)
 	tls->has_ended = code == SSL_ERROR_ZERO_RETURN && tls_is_ready(tls);
 	if (tls->has_ended)
 		return WEIR_OK;
-	return set_error(tls, what, tls->out->failed ? "out of memory" : tls_reason_of(last));
+	return set_error(tls, what, tls->to_send->failed ? "out of memory" : tls_reason_of(last));
 }
 
 /*
- * Decrypts all complete records; `wire` is the number of bytes that arrived now. Reserves as many
- * bytes, because reserving the longest record, 16 KiB, for each connection would need much memory.
+ * Decrypts all complete records into `plain`. Each read gets as much space as bytes have arrived
+ * now, because reserving the longest record, 16 KiB, for each connection would need much memory.
  */
-static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
+static int read_records(struct tls *tls, size_t arrived_bytes, struct buffer *plain)
 {
-	int space = wire < SSL3_RT_MAX_PLAIN_LENGTH ? (int)wire : SSL3_RT_MAX_PLAIN_LENGTH;
+	int space =
+	    arrived_bytes < SSL3_RT_MAX_PLAIN_LENGTH ? (int)arrived_bytes : SSL3_RT_MAX_PLAIN_LENGTH;
 
 	while (tls_has_partial(tls)) {
 		char *to = buffer_reserve(plain, (size_t)space);
@@ -232,31 +245,32 @@ static int read_records(struct tls *tls, size_t wire, struct buffer *plain)
 			return set_error(tls, "TLS failed", "out of memory");
 		len = SSL_read(tls->ssl, to, space);
 		if (len <= 0)
-			return handle_failure(tls, len, "TLS failed");
+			return check_failure(tls, len, "TLS failed");
 		plain->len += (size_t)len;
 		add_recent(tls);
 	}
 	return WEIR_OK;
 }
 
+/* Continues the handshake until it is done, then decrypts. Returns 0, or EIO with tls_error set. */
 int tls_decrypt(struct tls *tls, struct slice bytes, struct buffer *plain, struct buffer *wire)
 {
 	int status = WEIR_OK;
 
 	if (bytes.len == 0)
 		return WEIR_OK;
-	tls->in = bytes;
-	tls->out = wire;
+	tls->received = bytes;
+	tls->to_send = wire;
 	if (!tls_is_ready(tls)) {
 		int result = SSL_do_handshake(tls->ssl);
 
 		if (result != 1)
-			status = handle_failure(tls, result, "expected TLS");
+			status = check_failure(tls, result, "expected TLS");
 	}
 	if (status == WEIR_OK && tls_is_ready(tls))
 		status = read_records(tls, bytes.len, plain);
-	tls->in = (struct slice){0};
-	tls->out = NULL;
+	tls->received = (struct slice){0};
+	tls->to_send = NULL;
 	return status;
 }
 
@@ -265,10 +279,13 @@ bool tls_is_ready(const struct tls *tls)
 	return SSL_is_init_finished(tls->ssl);
 }
 
+/* Whether OpenSSL has received bytes that it has not decrypted, such as the beginning of a record.
+ */
 bool tls_has_partial(const struct tls *tls)
 {
 	/* After a record's header is read, it is not pending: OpenSSL's state is "B", read body. */
-	return SSL_has_pending(tls->ssl) || tls->in.len > 0 || SSL_rstate_string(tls->ssl)[1] == 'B';
+	return SSL_has_pending(tls->ssl) || tls->received.len > 0 ||
+	       SSL_rstate_string(tls->ssl)[1] == 'B';
 }
 
 bool tls_has_ended(const struct tls *tls)
@@ -276,13 +293,14 @@ bool tls_has_ended(const struct tls *tls)
 	return tls->has_ended;
 }
 
+/* Appends the alert close_notify, which ends our output, to `wire`. */
 void tls_send_end(struct tls *tls, struct buffer *wire)
 {
 	if (!tls_is_ready(tls))
 		return;
-	tls->out = wire;
+	tls->to_send = wire;
 	SSL_shutdown(tls->ssl);
-	tls->out = NULL;
+	tls->to_send = NULL;
 	ERR_clear_error();
 }
 
@@ -294,6 +312,7 @@ static bool is_text(const ASN1_STRING *string)
 	return text && strlen(text) == (size_t)ASN1_STRING_length(string);
 }
 
+/* Calls `found` with the common name of the certificate's subject. Returns its result. */
 static bool find_in_subject(X509 *certificate, bool (*found)(void *context, const char *name),
                             void *context)
 {
@@ -304,22 +323,25 @@ static bool find_in_subject(X509 *certificate, bool (*found)(void *context, cons
 	return len > 0 && strlen(name) == (size_t)len && found(context, name);
 }
 
+/* Calls `found` with each alternative name that is a text, until it returns true. */
 static void find_in_alternatives(X509 *certificate, bool (*found)(void *context, const char *name),
                                  void *context)
 {
 	GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-	bool ended = false;
+	bool is_done = false;
 
-	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !ended; i++) {
+	for (int i = 0; i < sk_GENERAL_NAME_num(names) && !is_done; i++) {
 		const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
 		bool is_name = name->type == GEN_DNS || name->type == GEN_EMAIL || name->type == GEN_URI;
 
 		if (is_name && is_text(name->d.ia5))
-			ended = found(context, (const char *)ASN1_STRING_get0_data(name->d.ia5));
+			is_done = found(context, (const char *)ASN1_STRING_get0_data(name->d.ia5));
 	}
 	GENERAL_NAMES_free(names);
 }
 
+/* Lets `found` search the names in the peer's verified certificate for one that the caller wants.
+ */
 void tls_each_name(const struct tls *tls, bool (*found)(void *context, const char *name),
                    void *context)
 {
@@ -336,10 +358,10 @@ int tls_encrypt(struct tls *tls, struct slice plain, struct buffer *wire)
 	size_t written;
 	int status = WEIR_OK;
 
-	tls->out = wire;
+	tls->to_send = wire; /* OpenSSL writes by on_write */
 	if (plain.len > 0 && SSL_write_ex(tls->ssl, plain.data, plain.len, &written) != 1)
-		status = handle_failure(tls, -1, "TLS failed");
-	tls->out = NULL;
+		status = check_failure(tls, -1, "TLS failed");
+	tls->to_send = NULL;
 	return status;
 }
 

@@ -27,8 +27,8 @@ struct tls;
 
 struct tls_recent {
 	struct tls *connections[TLS_RECENT]; /* NULL in free entries */
-	unsigned next;                       /* the entry to replace next: the oldest */
-	unsigned misses;
+	unsigned oldest;                     /* the index of the entry to replace next */
+	unsigned rejected_attempts;          /* to add a connection while no entry was free */
 };
 
 /**

@@ -1,9 +1,13 @@
 /*
- * waitlist.c: queues in buckets, each bucket under a lock of its own.
+ * waitlist.c: queues the requests that wait for a key of a limit, and wakes the first of each
+ * queue.
  *
- * No wake is lost. A waiter counts itself, then tries; a thread that gives back changes the
- * state, then looks at the count. Each of the two has a full barrier in between. So either
- * the waiter finds what was given back, or the thread finds the waiter.
+ * A hash table of buckets finds a key's queue; each bucket has a lock of its own. A queue consists
+ * of *classes*, the waiters of one priority, each a list whose first waiter stands for the class.
+ *
+ * No wake is lost. A waiter counts itself, then tries to acquire; a thread that releases something
+ * changes the key's state, then reads the count. Each of the two has a full barrier in between. So
+ * either the waiter finds what was released, or the thread finds the waiter.
  */
 #include "wait/waitlist.h"
 
@@ -11,7 +15,7 @@
 
 #include "base/os/os.h"
 
-#define BUCKETS 1024 /* a bucket that is never used never takes memory */
+#define BUCKETS 1024 /* the system gives memory only to those that are used */
 
 struct bucket {
 	pthread_mutex_t lock;
@@ -19,8 +23,8 @@ struct bucket {
 	 * The first waiter of its first class. The classes of a key stand side by side, so that all of
 	 * its queue is found together.
 	 */
-	struct waiter *first;
-	uint64_t joined; /* waiters ever */
+	struct waiter *first_class;
+	uint64_t joined_count; /* waiters that have ever joined */
 };
 
 /*
@@ -28,7 +32,7 @@ struct bucket {
  * a fork gets an empty one instead of waiters that are threads of its parent.
  */
 struct waitlist {
-	size_t count;
+	size_t count; /* of all waiters */
 	struct bucket buckets[BUCKETS];
 };
 
@@ -37,6 +41,7 @@ void waitlist_close(struct waitlist *list)
 	os_pages_unmap(list, sizeof *list);
 }
 
+/* Of threads that make it at the same time, one wins; all get its list. NULL without memory. */
 struct waitlist *waitlist_get_or_make(struct waitlist **place)
 {
 	struct waitlist *list = waitlist_at(place), *made;
@@ -63,17 +68,18 @@ static struct bucket *bucket_of(struct waitlist *list, uint64_t hash)
 	return &list->buckets[hash % BUCKETS];
 }
 
-/* The link to the first class of the key's queue, or to where it would be. */
+/* Returns the link to the first class of the key's queue, or the link where it would be added. */
 static struct waiter **find_queue(struct bucket *bucket, uint64_t hash)
 {
-	struct waiter **link = &bucket->first;
+	struct waiter **link = &bucket->first_class;
 
 	while (*link && (*link)->hash != hash)
 		link = &(*link)->next_class;
 	return link;
 }
 
-/* The link to the class of a priority in the queue at `link`, or to where it would be. */
+/* Returns the link to the class of a priority in the queue at `link`, or where it would be added.
+ */
 static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned priority)
 {
 	while (*link && (*link)->hash == hash && (*link)->priority != priority)
@@ -81,121 +87,149 @@ static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned 
 	return link;
 }
 
-/* A key's queue: its waiters in classes, one for each priority. */
 struct queue {
-	struct waiter *first;  /* came first; NULL if the queue is empty */
-	struct waiter *lowest; /* the first of the class of the lowest priority, or NULL */
+	struct waiter *first;        /* the waiter that came first; NULL if the queue is empty */
+	struct waiter *lowest_class; /* the class of the lowest priority, or NULL */
 	size_t count;
 };
 
-static struct queue summarize_queue(struct waiter *class, uint64_t hash)
+/* Goes through the classes of a key's queue, from `class` on. 0 is the highest priority. */
+static struct queue read_queue(struct waiter *class, uint64_t hash)
 {
 	struct queue queue = {NULL, NULL, 0};
 
 	for (; class && class->hash == hash; class = class->next_class) {
-		if (!queue.first || class->number < queue.first->number)
+		if (!queue.first || class->arrival_number < queue.first->arrival_number)
 			queue.first = class;
-		if (!queue.lowest || class->priority > queue.lowest->priority)
-			queue.lowest = class;
-		queue.count += class->count;
+		if (!queue.lowest_class || class->priority > queue.lowest_class->priority)
+			queue.lowest_class = class;
+		queue.count += class->class_count;
 	}
 	return queue;
 }
 
-/* waitlist_has_slow reads the link of an empty bucket without the lock. */
+/* The store is atomic because waitlist_has_slow reads the link of a bucket without the lock. */
 static void set_link(struct waiter **link, struct waiter *waiter)
 {
 	__atomic_store_n(link, waiter, __ATOMIC_RELAXED);
 }
 
-static void add_to_class(struct waiter **class, struct waiter *waiter, uint64_t hash)
+/*
+ * Appends the waiter to the class that `class` links to, or makes it a class of its own there if
+ * the link belongs to another key or ends the bucket. The first waiter's `previous` is the last.
+ */
+static void add_to_class(struct waiter **class, struct waiter *waiter)
 {
 	struct waiter *first = *class;
 
 	waiter->next = NULL;
-	if (first && first->hash == hash) {
+	if (first && first->hash == waiter->hash) {
 		waiter->previous = first->previous;
 		waiter->previous->next = waiter;
 		first->previous = waiter;
-		first->count++;
+		first->class_count++;
 	} else {
 		waiter->previous = waiter;
 		waiter->next_class = first;
-		waiter->count = 1;
+		waiter->class_count = 1;
 		set_link(class, waiter);
 	}
 }
 
-/* Removes the first waiter of a class; the second, if any, takes its place. */
-static void remove_first(struct waiter **class, struct waiter *first)
+/* Removes the first waiter of a class; the second, if any, stands for the class from now on. */
+static void remove_first_of_class(struct waiter **class, struct waiter *first)
 {
 	struct waiter *next = first->next;
 
 	if (next) {
 		next->previous = first->previous;
 		next->next_class = first->next_class;
-		next->count = first->count - 1;
+		next->class_count = first->class_count - 1;
 	}
 	set_link(class, next ? next : first->next_class);
 }
 
-/* Removes a waiter, and wakes the one that becomes the first of its queue. */
-static void remove_waiter(struct waitlist *list, struct waiter **link, struct waiter *waiter)
+/* Removes a waiter that is not the first of its class. */
+static void remove_behind_first(struct waiter *first_of_class, struct waiter *waiter)
 {
-	bool was_first = summarize_queue(*link, waiter->hash).first == waiter;
-	struct waiter **class = find_class(link, waiter->hash, waiter->priority), *first = *class;
+	bool is_last = !waiter->next;
 
-	if (first == waiter) {
-		remove_first(class, waiter);
-	} else {
-		waiter->previous->next = waiter->next;
-		*(waiter->next ? &waiter->next->previous : &first->previous) = waiter->previous;
-		first->count--;
-	}
-	__sync_fetch_and_sub(&list->count, 1);
-	first = was_first ? summarize_queue(*link, waiter->hash).first : NULL;
+	waiter->previous->next = waiter->next;
+	if (is_last)
+		first_of_class->previous = waiter->previous;
+	else
+		waiter->next->previous = waiter->previous;
+	first_of_class->class_count--;
+}
+
+static void wake_first(struct waiter *first_class, uint64_t hash)
+{
+	struct waiter *first = read_queue(first_class, hash).first;
+
 	if (first)
 		first->wake(first);
 }
 
-/* Drops the newest waiter of the lowest class, if that is below `priority`. */
-static bool drop_lowest(struct waitlist *list, struct waiter **link, const struct queue *queue,
-                        unsigned priority)
+/* Removes a waiter from the queue at `link`, and wakes the waiter that becomes the first there. */
+static void remove_waiter(struct waitlist *list, struct waiter **link, struct waiter *waiter)
+{
+	bool was_first = read_queue(*link, waiter->hash).first == waiter;
+	struct waiter **class = find_class(link, waiter->hash, waiter->priority);
+
+	if (*class == waiter)
+		remove_first_of_class(class, waiter);
+	else
+		remove_behind_first(*class, waiter);
+	__sync_fetch_and_sub(&list->count, 1);
+	if (was_first)
+		wake_first(*link, waiter->hash);
+}
+
+/*
+ * Drops the newest waiter of the lowest priority from a full queue, for a new waiter of a higher
+ * `priority` (a smaller number). Returns false if no waiter has a lower one.
+ */
+static bool drop_lower(struct waitlist *list, struct waiter **link, const struct queue *queue,
+                       unsigned priority)
 {
 	struct waiter *dropped;
 
-	if (!queue->lowest || queue->lowest->priority <= priority)
+	if (!queue->lowest_class || queue->lowest_class->priority <= priority)
 		return false;
-	dropped = queue->lowest->previous;
+	dropped = queue->lowest_class->previous; /* the last of the class */
 	remove_waiter(list, link, dropped);
 	dropped->is_dropped = true;
 	dropped->wake(dropped);
 	return true;
 }
 
+/*
+ * Adds the waiter to its key's queue, which may have `max`. Counting it is followed by a full
+ * barrier, see the head of this file.
+ */
 enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max)
 {
 	struct bucket *bucket = bucket_of(list, waiter->hash);
-	enum waitlist_joined place = WAITLIST_FULL;
+	enum waitlist_joined joined = WAITLIST_FULL;
 	struct waiter **link;
 	struct queue queue;
 
 	pthread_mutex_lock(&bucket->lock);
 	link = find_queue(bucket, waiter->hash);
-	queue = summarize_queue(*link, waiter->hash);
+	queue = read_queue(*link, waiter->hash);
 	waiter->is_dropped = false;
-	if (queue.count < max || drop_lowest(list, link, &queue, waiter->priority)) {
-		waiter->number = bucket->joined++;
-		add_to_class(find_class(link, waiter->hash, waiter->priority), waiter, waiter->hash);
+	if (queue.count < max || drop_lower(list, link, &queue, waiter->priority)) {
+		waiter->arrival_number = bucket->joined_count++;
+		add_to_class(find_class(link, waiter->hash, waiter->priority), waiter);
 		__sync_fetch_and_add(&list->count, 1);
 		fence_behind_swap();
-		place =
-		    summarize_queue(*link, waiter->hash).first == waiter ? WAITLIST_FIRST : WAITLIST_BEHIND;
+		joined = read_queue(*link, waiter->hash).first == waiter ? WAITLIST_FIRST : WAITLIST_BEHIND;
 	}
 	pthread_mutex_unlock(&bucket->lock);
-	return place;
+	return joined;
 }
 
+/* A dropped waiter is in no queue any more, and may leave all the same. */
 void waitlist_leave(struct waitlist *list, struct waiter *waiter)
 {
 	struct bucket *bucket = bucket_of(list, waiter->hash);
@@ -206,12 +240,13 @@ void waitlist_leave(struct waitlist *list, struct waiter *waiter)
 	pthread_mutex_unlock(&bucket->lock);
 }
 
+/* Whether any request waits for the key; the caller has found that some requests wait at all. */
 bool waitlist_has_slow(struct waitlist *list, uint64_t hash)
 {
 	struct bucket *bucket = bucket_of(list, hash);
 	bool found;
 
-	if (!__atomic_load_n(&bucket->first, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&bucket->first_class, __ATOMIC_RELAXED))
 		return false;
 	pthread_mutex_lock(&bucket->lock);
 	found = *find_queue(bucket, hash) != NULL;
@@ -219,33 +254,31 @@ bool waitlist_has_slow(struct waitlist *list, uint64_t hash)
 	return found;
 }
 
+/* Wakes the first of the key's queue; the caller has found that some requests wait at all. */
 void waitlist_wake_slow(struct waitlist *list, uint64_t hash)
 {
 	struct bucket *bucket = bucket_of(list, hash);
-	struct waiter *first;
 
 	pthread_mutex_lock(&bucket->lock);
-	first = summarize_queue(*find_queue(bucket, hash), hash).first;
-	if (first)
-		first->wake(first);
+	wake_first(*find_queue(bucket, hash), hash);
 	pthread_mutex_unlock(&bucket->lock);
 }
 
-/* Wakes the first of each queue. */
+/* Wakes the first of each queue. The classes of one queue stand side by side in the bucket. */
 static void wake_bucket(struct bucket *bucket)
 {
-	struct waiter *class = bucket->first;
+	struct waiter *class = bucket->first_class;
 
 	while (class) {
-		struct waiter *first = summarize_queue(class, class->hash).first;
 		uint64_t hash = class->hash;
 
-		first->wake(first);
+		wake_first(class, hash);
 		while (class && class->hash == hash)
 			class = class->next_class;
 	}
 }
 
+/* Wakes the first of all queues, after a change that may let any key pass. */
 void waitlist_wake_all(struct waitlist *const *place)
 {
 	struct waitlist *list;

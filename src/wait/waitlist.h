@@ -33,12 +33,12 @@ struct waiter {
 	void (*wake)(struct waiter *waiter);
 	uint8_t priority; /* from 0, the highest */
 	/* This field and all below are set by the waitlist alone. */
-	bool is_dropped; /* `wake` may read it */
-	uint64_t number; /* in the order of arrival */
+	bool is_dropped;         /* `wake` may read it */
+	uint64_t arrival_number; /* in the order of arrival */
 	/* Links in its class, the waiters of its key and priority. The first's previous is the last. */
 	struct waiter *next, *previous;
-	struct waiter *next_class; /* set in the first of a class, like `count` */
-	size_t count;
+	struct waiter *next_class; /* set in the first of a class, like `class_count` */
+	size_t class_count;
 };
 
 struct waitlist;
@@ -46,7 +46,7 @@ struct waitlist;
 enum waitlist_joined {
 	WAITLIST_FIRST,
 	WAITLIST_BEHIND, /* woken when it is the first */
-	WAITLIST_FULL,   /* it has not joined: there is none of a lower priority */
+	WAITLIST_FULL,   /* it has not joined: there is no waiter of a lower priority to drop */
 };
 
 /** The waitlist at `place`, or NULL if nobody has waited yet. */

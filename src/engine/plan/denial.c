@@ -87,7 +87,7 @@ enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *
 {
 	bool asks = !plan_charges(plan) || plan->cost_exceeds_limit;
 
-	return wait_refusal(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns,
+	return wait_refusal_reason(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns,
 	                    d);
 }
 

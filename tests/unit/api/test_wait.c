@@ -168,7 +168,7 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 
 		assert_int_equal(weir_limit_open(&options[rows[i].limit], &limit, NULL), 0);
 		assert_int_equal(wait_patience_ns(&limit->algo, rows[i].asked_ns), rows[i].patience_ns);
-		assert_int_equal(wait_refusal(&limit->algo, rows[i].position, rows[i].asked_ns, &d), rows[i].reason);
+		assert_int_equal(wait_refusal_reason(&limit->algo, rows[i].position, rows[i].asked_ns, &d), rows[i].reason);
 		assert_int_equal(wait_queue_max(&limit->algo), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
 		wait_deny(&d, rows[i].reason);
 		assert_false(d.allowed);
