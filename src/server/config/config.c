@@ -43,7 +43,7 @@ static int find_metrics(struct server_config *config, struct metrics *metrics,
 	size_t n = engine_limit_count(config->engine);
 
 	config->metric_adhoc = n;
-	config->metric_none = n + 1;
+	config->metric_no_limit = n + 1;
 	config->metrics = calloc(n + 2, sizeof *config->metrics);
 	config->answers = calloc(rules->rule_count + 1, sizeof *config->answers);
 	if (!config->metrics || !config->answers)
@@ -140,11 +140,11 @@ int server_config_compile(struct server_config *config, const struct server_conf
 	const struct weir_config *rules = config->rules;
 	int status = server_config_engine(rules, table, stores, &config->engine, error);
 
-	config->stores = stores->main ? UINT64_C(1) << stores->main->index : 0;
+	config->remote_stores = stores->main ? UINT64_C(1) << stores->main->index : 0;
 	for (size_t i = 0; i < rules->limit_count && status == WEIR_OK; i++) {
 		const struct store *store = engine_remote_store(table, engine_limit_at(config->engine, i));
 
-		config->stores |= store ? UINT64_C(1) << store->index : 0;
+		config->remote_stores |= store ? UINT64_C(1) << store->index : 0;
 	}
 	if (status != WEIR_OK)
 		return status;

@@ -30,8 +30,9 @@ struct server_config {
 	struct named_counters **metrics; /* in the order of the engine's limits */
 	struct named_counters **answers; /* in the order of the rules */
 	size_t metric_adhoc;             /* index in `metrics` of limits that come with requests */
-	size_t metric_none;              /* and of requests to which no limit applies */
-	uint64_t stores; /* a set of store indexes: stores that complete steps later and have limits */
+	size_t metric_no_limit;          /* and of requests to which no limit applies */
+	uint64_t
+	    remote_stores; /* a set of indexes: the stores that complete steps later and have limits */
 };
 
 /**

@@ -74,7 +74,7 @@ static void locate_cells(void *context, size_t start, size_t end)
 static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
 	return work_split_batch(work) ||
-	       (waiting->decider->config->stores != 0 &&
+	       (waiting->decider->config->remote_stores != 0 &&
 	        (suspend_needed_for_store(work) || key_order_must_wait(&waiting->order, work)));
 }
 
@@ -83,7 +83,7 @@ static void decide_works(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
 	bool may_suspend =
-	    worker->decider.config->stores != 0 || worker->waiting.intake_has_split_batch;
+	    worker->decider.config->remote_stores != 0 || worker->waiting.intake_has_split_batch;
 	struct reply reply;
 
 	for (size_t i = start; i < end; i++) {
@@ -145,7 +145,7 @@ void intake_begin_iteration(struct worker *worker)
 		return;
 	worker->intake.iteration_has_begun = true;
 	decider_use_newest_config(&worker->decider);
-	worker->admission.has_stores = worker->decider.config->stores != 0;
+	worker->admission.has_stores = worker->decider.config->remote_stores != 0;
 	reports_begin(&worker->decider);
 	worker->intake.start_ns = os_monotonic_ns();
 }

@@ -104,7 +104,7 @@ struct batch {
 	size_t unit_count;
 	bool is_split;           /* it takes several iterations */
 	const struct user *user; /* its sender, in the configuration by which it was read */
-	uint64_t at_ns;          /* the time from which the durations in `replies` count */
+	uint64_t times_from_ns;  /* when the durations in `replies` begin, or 0 before the first run */
 	struct work items[];
 };
 

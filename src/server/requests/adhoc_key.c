@@ -1,4 +1,10 @@
+/*
+ * adhoc_key.c: peeks at or resets a key of the commands CL.THROTTLE and THROTTLE. The parameters of
+ * these keys' limits come with each command, and this request has none.
+ */
 #include "server/requests/adhoc_key.h"
+
+#include <stdio.h>
 
 #include "rules/model.h"
 #include "server/requests/run_plan.h"
@@ -13,8 +19,31 @@ void adhoc_key_prepare(struct decider *decider, struct work *work, const struct 
 	                                           &work->plan));
 }
 
-/* Returns false if the plan is at a store. */
-static bool forget_key(struct decider *decider, struct work *work, struct reply *reply)
+/*
+ * Handles a request whose limit is named CL.THROTTLE or THROTTLE, like these commands. Their limits
+ * come with their requests. As this request has none, it can only reset the key.
+ */
+void adhoc_key_prepare_reserved_name(struct decider *decider, struct work *work,
+                                     const struct request *r)
+{
+	struct slice name = r->limit;
+	char message[128];
+	int len;
+
+	if (r->op == REQUEST_RESET) {
+		work->kind = REQUEST_KEY;
+		adhoc_key_prepare(decider, work, r);
+		return;
+	}
+	len = snprintf(message, sizeof message,
+	               "expected a limit of the rule file, found '%.*s', which is a command: to peek, "
+	               "send quantity 0",
+	               (int)name.len, name.data);
+	work_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
+}
+
+/* Resets the key. Returns false if it is not done yet, because the plan is at a store. */
+static bool reset_key(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct plan *plan = &work->plan;
 
@@ -24,8 +53,8 @@ static bool forget_key(struct decider *decider, struct work *work, struct reply 
 	}
 	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
-	reply->has_state =
-	    plan->only.until_ns != 0; /* a state that had expired by the store's clock counts as none */
+	/* a state that had expired by the store's clock counts as none */
+	reply->has_state = plan->only.until_ns != 0;
 	return true;
 }
 
@@ -37,7 +66,7 @@ void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *
 	if (work->status != WEIR_OK)
 		return;
 	if (work->op == REQUEST_RESET) {
-		if (!forget_key(decider, work, reply))
+		if (!reset_key(decider, work, reply))
 			return;
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {

@@ -8,6 +8,8 @@
 #include "server/requests/decider.h"
 
 void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r);
+void adhoc_key_prepare_reserved_name(struct decider *decider, struct work *work,
+                                     const struct request *r);
 void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *reply);
 
 #endif

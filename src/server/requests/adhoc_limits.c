@@ -1,12 +1,18 @@
+/*
+ * adhoc_limits.c: caches the limits whose parameters come with requests. Each set of parameters has
+ * one slot of a table without chains, found by its hash.
+ */
 #include "server/requests/adhoc_limits.h"
 
 #include "base/error.h"
 
+/* `any_limit` has one token a year, and a burst of as many years as any state may reach ahead. */
 void adhoc_open(struct adhoc *adhoc)
 {
 	uint64_t year_s = 365 * NS_PER_DAY / NS_PER_S;
+	uint64_t burst = ALGO_HORIZON_NS / NS_PER_S / year_s;
 
-	engine_adhoc_limit(&adhoc->any_limit, ALGO_HORIZON_NS / NS_PER_S / year_s, 1, year_s, NULL);
+	engine_adhoc_limit(&adhoc->any_limit, burst, 1, year_s, NULL);
 }
 
 static size_t slot_of_params(const struct request_adhoc *params)
@@ -23,6 +29,7 @@ static bool same_params(const struct request_adhoc *a, const struct request_adho
 	return a->burst == b->burst && a->count == b->count && a->period_s == b->period_s;
 }
 
+/* A limit whose slot another limit has lives in `arena`, and is made again with each request. */
 int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct arena *arena,
                 struct weir_limit **out, struct weir_error *error)
 {
@@ -48,6 +55,7 @@ int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct 
 	return status;
 }
 
+/* Limits that share a slot take turns to have it: the next intake begins with an empty cache. */
 void adhoc_release_limits(struct adhoc *adhoc)
 {
 	for (size_t i = 0; adhoc->has_collisions && i < ADHOC_SLOTS; i++)

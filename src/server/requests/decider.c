@@ -1,3 +1,6 @@
+/*
+ * decider.c: moves a worker's decider, the part that decides requests, to a reloaded configuration.
+ */
 #include "server/requests/decider.h"
 
 #include "rules/model.h"

@@ -1,3 +1,10 @@
+/*
+ * handle.c: prepares, decides and answers requests of every kind. A table has the functions of each
+ * kind: one prepares a request when it is read, one decides it later together with others.
+ *
+ * A work is a request that is being processed. Its plan has a step for each limit that it uses. The
+ * decider is the part of a worker that has the configuration, time and memory for decisions.
+ */
 #include "server/requests/handle.h"
 
 #include <stdio.h>
@@ -25,14 +32,15 @@
 static void prepare_request(struct decider *decider, struct work *work, const struct request *r,
                             const struct request_origin *origin);
 
+/* A REQUEST_LOCAL has no status of the server: its codec has the answer, which may be an error. */
 static void set_reply_status(const struct work *work, struct reply *reply)
 {
 	reply->status = work->kind == REQUEST_LOCAL ? WEIR_OK : work->status;
 	reply->message = reply->status != WEIR_OK ? work->message : NULL;
 }
 
-/* Durations in an answer count from the time when it is given. */
-static void shift_reset(struct weir_decision *d, uint64_t wait_ns)
+/* Durations in an answer count from the time when it is given, `wait_ns` after the decision. */
+static void count_reset_from_answer(struct weir_decision *d, uint64_t wait_ns)
 {
 	d->reset_after_ns = sat_sub(d->reset_after_ns, wait_ns);
 }
@@ -47,6 +55,7 @@ static void add_jitter(const struct decider *decider, struct weir_decision *d)
 		    d->retry_after_ns, (uint64_t)(jitter * prng_fraction() * (double)d->retry_after_ns));
 }
 
+/* Runs the plan. If it is decided, completes the reply: its permit, its delay, its retry time. */
 static void finish_decision(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
@@ -65,7 +74,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 		return;
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* a peek only reports a wait */
 		reply->wait_ns = d->wait_ns;
-		shift_reset(d, d->wait_ns);
+		count_reset_from_answer(d, d->wait_ns);
 	}
 	add_jitter(decider, d);
 }
@@ -84,39 +93,21 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 }
 
 /*
- * Handles the names CL.THROTTLE and THROTTLE. Their limits come with their requests, so without one
- * a key can only be reset.
+ * Prepares the permit of a request. A refund or a report names the permit that it ends. Any other
+ * request gets one, if it or a limit wants that.
  */
-static void prepare_reserved(struct decider *decider, struct work *work, const struct request *r)
-{
-	struct slice name = r->limit;
-	char message[128];
-	int len;
-
-	if (r->op == REQUEST_RESET) {
-		work->kind = REQUEST_KEY;
-		adhoc_key_prepare(decider, work, r);
-		return;
-	}
-	len = snprintf(message, sizeof message,
-	               "expected a limit of the rule file, found '%.*s', which is a command: to peek, "
-	               "send quantity 0",
-	               (int)name.len, name.data);
-	work_fail(decider, work, WEIR_EINVAL, (struct slice){message, (size_t)len});
-}
-
-/* Prepares a request whose charges are known: from its permit, or from the plan. */
 static void prepare_permit(struct decider *decider, struct work *work, const struct request *r)
 {
+	bool names_permit = r->permit.data != NULL;
 	struct weir_error error;
-	int status = r->permit.data ? permit_prepare(decider, r, &work->plan, &error)
-	                            : permit_request(r, &work->plan, &error);
+	int status = names_permit ? permit_prepare(decider, r, &work->plan, &error)
+	                          : permit_request(r, &work->plan, &error);
 
 	if (status == WEIR_OK && r->kind == REQUEST_REPORT) {
-		work->plan.outcome = r->outcome & 3;
+		work->plan.outcome = r->outcome & 3; /* as wide as the field */
 		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
 	}
-	if (r->permit.data && !permissions_check_steps(decider, work))
+	if (names_permit && !permissions_check_steps(decider, work))
 		return;
 	if (status != WEIR_OK)
 		work_fail(decider, work, status, slice_of(error.message));
@@ -136,7 +127,7 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 
 	if (!limit) {
 		if (rules_reserved_name(r->limit))
-			prepare_reserved(decider, work, r);
+			adhoc_key_prepare_reserved_name(decider, work, r);
 		return;
 	}
 	if (!work_may_use_limit(decider, work, limit))
@@ -150,7 +141,9 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		prepare_permit(decider, work, r);
 }
 
-/* Copies the attributes with the address of the proxy's client as `ip`. */
+/*
+ * Copies the attributes with the address of the proxy's client as `ip`. Returns 0 or ENOMEM.
+ */
 static int add_client_ip(struct decider *decider, const struct net_conn *conn,
                          const struct request *r, struct engine_attributes *out)
 {
@@ -174,14 +167,19 @@ static int add_client_ip(struct decider *decider, const struct net_conn *conn,
 }
 
 /*
+ * Prepares a request whose limits the rules choose by its attributes.
+ *
  * Behind a proxy a key may be as long as an HTTP header. An error would let a client with a long
  * header pass a proxy that forwards requests when Weir fails.
  */
 static void prepare_rules(struct decider *decider, struct work *work, const struct request *r)
 {
-	struct engine_attributes attributes = {r->attributes, r->attribute_count,
-	                                       r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
-	                                       decider_permitted_limits(decider)};
+	struct engine_attributes attributes = {
+	    .items = r->attributes,
+	    .count = r->attribute_count,
+	    .key_max = r->from_proxy ? SIZE_MAX : WEIR_KEY_MAX,
+	    .permitted = decider_permitted_limits(decider),
+	};
 	struct algo_call call = call_of_request(r);
 	int status;
 
@@ -190,7 +188,6 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 		return;
 	}
 	status = r->from_proxy ? add_client_ip(decider, work->conn, r, &attributes) : WEIR_OK;
-
 	if (status == WEIR_OK && !r->permit.data)
 		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
@@ -199,23 +196,30 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 		prepare_permit(decider, work, r);
 }
 
+static bool is_decided(const struct work *work, const struct reply *reply)
+{
+	return work->status == WEIR_OK && !reply->must_wait && !reply->is_unfinished;
+}
+
+/* The engine counts decisions by limit. Those to which no limit applies are counted here. */
 static void finish_rules(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
+	const bool shadow = false;
 
 	finish_decision(decider, work, reply);
-	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op) && !reply->must_wait &&
-	    !reply->is_unfinished && !d->limit)
-		decisions_count(decider, decider->config->metric_none, false, d->allowed, d->reason);
+	if (is_decided(work, reply) && algo_op_consumes(work->plan.op) && !d->limit)
+		decisions_count(decider, decider->config->metric_no_limit, shadow, d->allowed, d->reason);
 }
 
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
 {
 	finish_rules(decider, work, reply);
-	if (work->status == WEIR_OK && !reply->must_wait && !reply->is_unfinished)
+	if (is_decided(work, reply))
 		koala_answer_browse(decider, &work->plan, reply);
 }
 
+/* Prepares a request that has the parameters of its limit. */
 static void prepare_adhoc(struct decider *decider, struct work *work, const struct request *r)
 {
 	struct weir_limit *limit;
@@ -239,7 +243,7 @@ static void prepare_adhoc(struct decider *decider, struct work *work, const stru
 		work_set_status(work, status);
 }
 
-/* Denies a cost that could never pass, after a peek. */
+/* Denies a cost that could never pass. The plan peeks, so that the answer has the key's state. */
 static void finish_impossible_cost(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct weir_decision *d = &reply->decision;
@@ -257,22 +261,6 @@ static void finish_adhoc(struct decider *decider, struct work *work, struct repl
 		finish_impossible_cost(decider, work, reply);
 	else
 		finish_decision(decider, work, reply);
-}
-
-static void finish_report(struct decider *decider, struct work *work, struct reply *reply)
-{
-	struct metrics_loop *metrics = decider->metrics;
-	bool was_in_use;
-
-	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_report))
-		return;
-	was_in_use = reply->decision.allowed;
-	metrics_add(&metrics->permits[was_in_use ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD],
-	            1);
-	if (!was_in_use)
-		work_fail(
-		    decider, work, WEIR_ENOTFOUND,
-		    SLICE("the permit is not held: it was reported or refunded before, or has expired"));
 }
 
 static void prepare_nothing(struct decider *decider, struct work *work, const struct request *r)
@@ -296,6 +284,7 @@ static void finish_health(struct decider *decider, struct work *work, struct rep
 	reply->ready = true;
 }
 
+/* The server is ready until it begins to stop: load balancers send no new requests then. */
 static void finish_ready(struct decider *decider, struct work *work, struct reply *reply)
 {
 	(void)work;
@@ -303,16 +292,16 @@ static void finish_ready(struct decider *decider, struct work *work, struct repl
 }
 
 /*
- * Prepares the next items, up to an iteration's units of work. A batch among the items is prepared
- * whole.
+ * Prepares the next items of a batch, up to the units of work (engine_work) of one iteration. A
+ * batch among the items is prepared as a whole.
  */
 static void prepare_items(struct decider *decider, const struct work *work, struct batch *batch)
 {
 	const struct request *r = &batch->request;
-	size_t most = decider->batch_slice;
+	size_t units_max = decider->batch_slice;
 
-	decider->batch_slice = SIZE_MAX;
-	for (batch->unit_count = 0; batch->begun_count < r->item_count && batch->unit_count < most;
+	decider->batch_slice = SIZE_MAX; /* for batches among the items */
+	for (batch->unit_count = 0; batch->begun_count < r->item_count && batch->unit_count < units_max;
 	     batch->begun_count++) {
 		struct work *item = &batch->items[batch->begun_count];
 
@@ -320,9 +309,10 @@ static void prepare_items(struct decider *decider, const struct work *work, stru
 		prepare_request(decider, item, &r->items[batch->begun_count], r->origin);
 		batch->unit_count += work_units(item);
 	}
-	decider->batch_slice = most;
+	decider->batch_slice = units_max;
 }
 
+/* Prepares the items of a batch: all of them, or as many as one iteration runs. */
 static void prepare_batch(struct decider *decider, struct work *work, const struct request *r)
 {
 	size_t n = r->item_count;
@@ -342,8 +332,8 @@ static void prepare_batch(struct decider *decider, struct work *work, const stru
 	batch->is_split = batch->begun_count < n;
 }
 
-/* A batch waits for starts, but not for keys. */
-static void deny_waiting_item(struct decider *decider, struct work *item, struct reply *reply)
+/* An item may wait for the time at which it starts, but not in the queue of a key. */
+static void deny_item_in_queue(struct decider *decider, struct work *item, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
@@ -354,36 +344,40 @@ static void deny_waiting_item(struct decider *decider, struct work *item, struct
 static void finish_item(struct decider *decider, struct work *item, struct reply *reply)
 {
 	handle_decide(decider, item, reply);
-	deny_waiting_item(decider, item, reply);
+	deny_item_in_queue(decider, item, reply);
 	if (!reply->is_unfinished)
 		set_reply_status(item, reply);
 }
 
 /*
- * Begins the next items of a batch whose earlier items are all decided, with the sender of the
- * batch.
+ * Begins the next items of a batch whose earlier items are all decided. They have the sender of the
+ * batch. Their plans are made in the memory of this iteration, and only those that outlive it are
+ * copied to the memory of the batch, which is decider->arena here.
  */
 static void begin_next_items(struct decider *decider, struct work *work, struct batch *batch)
 {
-	struct arena arena = decider->arena;
+	struct arena batch_arena = decider->arena;
 	const struct user *user = decider->user;
-	size_t from = batch->begun_count;
+	size_t first = batch->begun_count;
 
 	decider->login_error.status = WEIR_OK; /* the login was right when the batch began */
 	decider->user = batch->user;
 	decider->arena = decider->plan_arena;
 	prepare_items(decider, work, batch);
 	decider->plan_arena = decider->arena;
-	decider->arena = arena;
+	decider->arena = batch_arena;
 	decider->user = user;
 	net_loop_charge(decider->loop, batch->unit_count * BATCH_UNIT_BYTES);
-	for (size_t i = from; i < batch->begun_count; i++)
+	for (size_t i = first; i < batch->begun_count; i++)
 		split_batch_copy_item(decider, &batch->items[i]);
-	handle_prefetch_cells(decider->shared->table, batch->items + from, batch->begun_count - from);
-	handle_locate_cells(&decider->context, batch->items + from, batch->begun_count - from);
+	handle_prefetch_cells(decider->shared->table, batch->items + first, batch->begun_count - first);
+	handle_locate_cells(&decider->context, batch->items + first, batch->begun_count - first);
 }
 
-/* Runs items that have begun and are not finished, which `is_unfinished` of their replies marks. */
+/*
+ * Runs the items that have begun and are not finished, in an order that keeps that of items with
+ * the same key. The batch's reply waits for the last of them.
+ */
 static void run_items(struct decider *decider, struct batch *batch, struct reply *reply)
 {
 	struct item_order unfinished = ITEM_ORDER_NONE;
@@ -417,9 +411,9 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 		return;
 	}
 	n = batch->request.item_count;
-	if (batch->is_split) {
+	if (batch->is_split) { /* it takes several iterations */
 		split_batch_advance_time(decider, batch);
-		if (split_batch_is_settled(batch) && batch->begun_count < n)
+		if (split_batch_has_decided_all_begun(batch) && batch->begun_count < n)
 			begin_next_items(decider, work, batch);
 	}
 	run_items(decider, batch, reply);
@@ -429,9 +423,9 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 	}
 	if (reply->is_unfinished)
 		return;
-	/* the batch is answered when the last of its items starts */
+	/* the batch is answered when the last of its items may start */
 	for (size_t i = 0; i < n; i++)
-		shift_reset(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
+		count_reset_from_answer(&replies[i].decision, reply->wait_ns - replies[i].wait_ns);
 	reply->items = replies;
 }
 
@@ -454,7 +448,7 @@ static const struct {
     [REQUEST_EVENTS] = {operator_prepare_events, operator_follow_events},
     [REQUEST_SHED] = {operator_prepare, operator_shed},
     [REQUEST_FORCE] = {operator_prepare, operator_force},
-    [REQUEST_REPORT] = {prepare_permit, finish_report},
+    [REQUEST_REPORT] = {prepare_permit, permit_finish_report},
     [REQUEST_KEY] = {adhoc_key_prepare, adhoc_key_finish},
     [REQUEST_BATCH] = {prepare_batch, finish_batch},
     [REQUEST_BROWSE] = {prepare_rules, finish_browse},
@@ -481,6 +475,10 @@ void handle_drop(struct work *work)
 	clear_plan(work);
 }
 
+/*
+ * Prepares a request or an item of a batch, if its sender may make it. The work keeps all of the
+ * request only if its answer needs more than the core.
+ */
 static void prepare_request(struct decider *decider, struct work *work, const struct request *r,
                             const struct request_origin *origin)
 {
@@ -543,8 +541,8 @@ void handle_locate_cells(const struct decision_context *context, struct work *wo
 	}
 }
 
-/* The error to count; a denial is none. */
-static int error_of(const struct work *work)
+/* Returns the error that metrics count, or 0. An impossible cost of an ad hoc limit is a denial. */
+static int counted_error(const struct work *work)
 {
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
@@ -558,16 +556,16 @@ void handle_decide(struct decider *decider, struct work *work, struct reply *rep
 	reply->wait_ns = 0;
 	if (!work->refused)
 		handlers[work->kind].finish(decider, work, reply);
-	if (__builtin_expect(reply->is_unfinished,
-	                     0)) /* not finished: called again after the store's answer */
+	if (__builtin_expect(reply->is_unfinished, 0)) /* called again after the store's answer */
 		return;
 	if (__builtin_expect(work->status == WEIR_OK, 1))
 		return;
-	error = error_of(work);
+	error = counted_error(work);
 	if (error != WEIR_OK)
 		metrics_add(&decider->metrics->errors[protocol_of(work->conn)->metric][-error], 1);
 }
 
+/* Fails a request that names its limit, if that is gone. */
 void handle_drop_removed_limits(struct decider *decider, struct work *work)
 {
 	if (!engine_adapt(&work->plan, decider->config->engine))
@@ -575,6 +573,7 @@ void handle_drop_removed_limits(struct decider *decider, struct work *work)
 		               slice_of(work->plan.only.limit->name));
 }
 
+/* The codec gets all of the request if the work has it, otherwise a request with the core alone. */
 void handle_render_reply(struct decider *decider, const struct work *work, struct reply *reply,
                          struct buffer *out)
 {

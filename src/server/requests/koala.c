@@ -1,3 +1,7 @@
+/*
+ * koala.c: answers as Koala's rule server does: with the JSON result of the rule that decided a
+ * request, and with pages that list rules and how often each has allowed and denied.
+ */
 #include "server/requests/koala.h"
 
 #include "rules/show.h"
@@ -17,20 +21,20 @@ static struct slice text_or(const char *given, const char *otherwise)
 	return slice_of(given ? given : otherwise);
 }
 
-/* The result for the decision of a rule. */
-static struct slice result_of(const struct weir_config *config, const struct rules_rule *rule,
-                              bool allowed)
+/* The result that a rule defines, or the usual one for its decision. */
+static struct slice result_of_rule(const struct weir_config *config, const struct rules_rule *rule,
+                                   bool allowed)
 {
 	if (rule->result || !allowed)
 		return text_or(rule->result, denied);
 	return text_or(config->koala.unexceeded, unexceeded);
 }
 
-/* The result if no rule refuses; `any` says whether one applies. */
-static struct slice result_of_none(const struct weir_config *config, bool any)
+/* The result if no rule refuses. */
+static struct slice result_of_none(const struct weir_config *config, bool any_rule_applies)
 {
-	return any ? text_or(config->koala.unexceeded, unexceeded)
-	           : text_or(config->koala.unmatched, unmatched);
+	return any_rule_applies ? text_or(config->koala.unexceeded, unexceeded)
+	                        : text_or(config->koala.unmatched, unmatched);
 }
 
 static void count_answer(struct decider *decider, const struct rules_rule *rule, bool allowed)
@@ -51,8 +55,9 @@ static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
- * Returns the next rule with enforced steps in the plan, from *i on, or NULL. *refuses says whether
- * a step of the rule does.
+ * Iterates over the rules whose steps the plan enforces: the steps of a rule stand together.
+ * Returns the rule at or after step *i, and moves *i behind its steps; NULL at the end. *refuses
+ * says whether one of its limits refuses.
  */
 static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, bool *refuses)
 {
@@ -72,20 +77,21 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 	return rule;
 }
 
+/* Answers with the rule that refuses, or else the rule that answers without limits, if any. */
 void koala_answer_browse(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
-	bool any = rule != NULL, allowed = reply->decision.allowed, refuses;
+	bool any_rule = false, allowed = reply->decision.allowed, refuses;
 
 	if (rule) {
 		count_answer(decider, rule, allowed);
-		reply->body = result_of(config, rule, allowed);
+		reply->body = result_of_rule(config, rule, allowed);
 		return;
 	}
-	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true)
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any_rule = true)
 		count_answer(decider, rule, true);
-	reply->body = result_of_none(config, any);
+	reply->body = result_of_none(config, any_rule);
 }
 
 int koala_check_each_limit(const struct plan *plan)
@@ -101,21 +107,21 @@ int koala_answer_browse_all(struct decider *decider, const struct plan *plan, st
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule;
 	struct slice *results;
-	bool any = false, refuses;
+	bool any_rule = false, refuses;
 	size_t n = 0;
 
 	results = arena_array(&decider->arena, (size_t)plan->step_count + 1, sizeof *results);
 	if (!results)
 		return WEIR_ENOMEM;
-	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any = true) {
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any_rule = true) {
 		bool allows = refuses && rule->answer == RULES_ALLOW;
 
 		count_answer(decider, rule, allows || !refuses);
 		if (refuses)
-			results[n++] = result_of(config, rule, allows);
+			results[n++] = result_of_rule(config, rule, allows);
 	}
 	if (n == 0)
-		results[n++] = result_of_none(config, any);
+		results[n++] = result_of_none(config, any_rule);
 	reply->results = results;
 	reply->result_count = n;
 	return WEIR_OK;
@@ -134,7 +140,8 @@ const struct rules_rule *koala_rule(const struct decider *decider, struct slice 
 
 bool koala_stores_are_up(const struct decider *decider)
 {
-	for (uint64_t rest = decider->config->stores; rest != 0; rest &= rest - 1) {
+	/* a set of bits: each turn clears the lowest one */
+	for (uint64_t rest = decider->config->remote_stores; rest != 0; rest &= rest - 1) {
 		const struct store_client *client = decider->store_clients->by_store[__builtin_ctzll(rest)];
 		struct redis_stats stats;
 
@@ -181,7 +188,8 @@ struct slice koala_find_line(const struct decider *decider, struct slice page, s
 
 	if (!rule)
 		return line;
-	for (const struct rules_rule *at = decider->config->rules->rules; at <= rule; at++)
+	/* the page has a line for each rule, in the order of the array */
+	for (const struct rules_rule *one = decider->config->rules->rules; one <= rule; one++)
 		line = slice_cut(&page, '\n');
-	return (struct slice){line.data, line.len + 1};
+	return (struct slice){line.data, line.len + 1}; /* with the newline */
 }

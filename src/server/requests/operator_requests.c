@@ -1,3 +1,7 @@
+/*
+ * operator_requests.c: handles the requests by which operators override limits: shed a share of a
+ * limit's requests, force the phase of a breaker's key, and follow the events of the server.
+ */
 #include "server/requests/operator_requests.h"
 
 #include <stdio.h>
@@ -6,7 +10,7 @@
 #include "server/requests/work_error.h"
 #include "wait/waitlist.h"
 
-/* The `whole` of such a request. */
+/* The `full_request` of a work that overrides something. */
 struct operation {
 	struct request request;
 	const struct user *user; /* NULL without users */
@@ -30,21 +34,21 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 }
 
 /* Writes USER@ADDRESS. The buffer is zero, so the text ends with a NUL. */
-static void format_operator(const struct work *work, char by[OVERRIDE_BY_MAX])
+static void format_operator(const struct work *work, char text[OVERRIDE_BY_MAX])
 {
 	const struct user *user = ((const struct operation *)work->full_request)->user;
 
 	if (user)
-		by += snprintf(by, OVERRIDE_BY_MAX, "%s@", user->rule->name);
-	ip_format(net_conn_peer(work->conn), by);
+		text += snprintf(text, OVERRIDE_BY_MAX, "%s@", user->rule->name);
+	ip_format(net_conn_peer(work->conn), text);
 }
 
 /*
- * Fills in the operator and the time. Returns NULL after setting an error: there is no such limit,
- * or the end is in the past.
+ * Fills in who overrides the limit, and from when until when. Returns the limit, or NULL after
+ * setting an error: there is no such limit, or the end is in the past.
  */
-static const weir_limit *begin_override(struct decider *decider, struct work *work,
-                                        struct override *override)
+static const weir_limit *fill_override(struct decider *decider, struct work *work,
+                                       struct override *override)
 {
 	const struct request *request = work->full_request;
 	const weir_limit *limit = work_find_limit(decider, work, request->limit);
@@ -76,7 +80,7 @@ static void set_override_status(struct decider *decider, struct work *work, int 
 void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct override override = {.deny = work->full_request->deny};
-	const weir_limit *limit = begin_override(decider, work, &override);
+	const weir_limit *limit = fill_override(decider, work, &override);
 	int status;
 
 	(void)reply;
@@ -84,6 +88,7 @@ void operator_shed(struct decider *decider, struct work *work, struct reply *rep
 		return;
 	status = overrides_shed(&decider->shared->overrides, limit, &override);
 	if (status == WEIR_OK)
+		/* requests that wait for a key may be denied now */
 		waitlist_wake_all(&decider->shared->table->waiting);
 	set_override_status(decider, work, status, "a limit with a share to deny");
 }
@@ -91,7 +96,7 @@ void operator_shed(struct decider *decider, struct work *work, struct reply *rep
 void operator_force(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct override override = {.force = work->full_request->force};
-	const weir_limit *limit = begin_override(decider, work, &override);
+	const weir_limit *limit = fill_override(decider, work, &override);
 
 	(void)reply;
 	if (!limit)
@@ -112,17 +117,18 @@ void operator_prepare_events(struct decider *decider, struct work *work, const s
 		client_login_set_user(decider, work->conn, decider->user != NULL);
 }
 
-/* event_streams_begin starts the stream after this intake is answered. */
+/* Makes the client follow events. event_streams_begin starts its stream when this is answered. */
 void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct events *events = decider->shared->events;
-	uint64_t after = work->full_request->after;
+	uint64_t last_received = work->full_request->after; /* the client's last event, or 0 */
 
 	(void)reply;
 	if (!events_follow(events)) {
 		work_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
 		return;
 	}
-	client_of(work->conn)->next_event = after > 0 ? sat_add(after, 1) : events_next(events);
+	client_of(work->conn)->next_event =
+	    last_received > 0 ? sat_add(last_received, 1) : events_next(events);
 	decider->new_event_stream_count++;
 }

@@ -1,9 +1,14 @@
+/*
+ * per_rule.c: handles Koala's requests in which each rule is decided by itself, and its question
+ * whether all stores are alive.
+ */
 #include "server/requests/per_rule.h"
 
 #include "server/requests/koala.h"
 #include "server/requests/run_plan.h"
 #include "server/requests/work_error.h"
 
+/* Prepares a plan for the rules that the request's attributes match. */
 static void prepare_plan(struct decider *decider, struct work *work, const struct request *r,
                          const struct engine_rule_operation *operation)
 {
@@ -67,22 +72,25 @@ void per_rule_finish_value(struct decider *decider, struct work *work, struct re
 		work_set_status(work, WEIR_ESTORE);
 }
 
-/* Adds a peek at `limit`, if its store is not in the set `asked` of store indexes yet. */
-static int add_peek(struct decider *decider, const struct weir_limit *limit, uint64_t *asked,
-                    struct plan *plan)
+/*
+ * Adds a peek at `limit` to the plan, unless the plan has one at the same store already: `peeked`
+ * is the set of these stores' indexes. Returns 0 or an error.
+ */
+static int add_peek_of_store(struct decider *decider, const struct weir_limit *limit,
+                             uint64_t *peeked, struct plan *plan)
 {
 	const struct store *store = engine_remote_store(decider->shared->table, limit);
-	struct plan one;
+	struct plan peek;
 	int status;
 
-	if (!store || *asked & UINT64_C(1) << store->index)
+	if (!store || *peeked & UINT64_C(1) << store->index)
 		return WEIR_OK;
 	status = engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK, 1},
-	                              SLICE(""), &one);
+	                              SLICE(""), &peek);
 	if (status != WEIR_OK)
 		return status;
-	*asked |= UINT64_C(1) << store->index;
-	plan->steps[plan->step_count++] = one.only;
+	*peeked |= UINT64_C(1) << store->index;
+	plan->steps[plan->step_count++] = peek.only;
 	plan->remote = true;
 	return WEIR_OK;
 }
@@ -91,7 +99,7 @@ void per_rule_prepare_alive(struct decider *decider, struct work *work, const st
 {
 	const struct server_config *config = decider->config;
 	size_t n = engine_limit_count(config->engine);
-	uint64_t asked = 0;
+	uint64_t peeked = 0;
 	int status;
 
 	(void)r;
@@ -99,8 +107,9 @@ void per_rule_prepare_alive(struct decider *decider, struct work *work, const st
 	work->plan.independent = true;
 	work->plan.steps = arena_array(&decider->arena, STORES_MAX, sizeof *work->plan.steps);
 	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
-	for (size_t i = 0; i < n && status == WEIR_OK && asked != config->stores; i++)
-		status = add_peek(decider, engine_limit_at(config->engine, i), &asked, &work->plan);
+	for (size_t i = 0; i < n && status == WEIR_OK && peeked != config->remote_stores; i++)
+		status =
+		    add_peek_of_store(decider, engine_limit_at(config->engine, i), &peeked, &work->plan);
 	work_set_status(work, status);
 }
 

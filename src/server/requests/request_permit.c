@@ -1,14 +1,20 @@
+/*
+ * request_permit.c: translates between the text of a permit, which a client gets and sends back,
+ * and the charges that the engine refunds or reports by it.
+ */
 #include "server/requests/request_permit.h"
 
 #include "base/error.h"
 #include "server/requests/permit_text.h"
+#include "server/requests/run_plan.h"
+#include "server/requests/work_error.h"
 
 /*
- * Compares the hashes of limit and key. Hashes of other servers differ, so it also compares the
- * limit and the name.
+ * Compares the hashes of limit and key. Other servers have other hashes, so a permit of another
+ * server also matches by the identity of the limit and the name of the key.
  */
-static bool is_charge_of(const struct plan_step *step, const struct weir_charge *charge,
-                         struct slice name)
+static bool is_charge_of_step(const struct plan_step *step, const struct weir_charge *charge,
+                              struct slice name)
 {
 	return charge->key == step->key.hash ||
 	       (name.data && charge->limit == step->limit->algo.identity &&
@@ -23,7 +29,7 @@ static bool covers_step(const struct weir_permits *permits, const struct engine_
                         const struct plan_step *step)
 {
 	for (size_t i = 0; i < permits->count; i++)
-		if (is_charge_of(step, &permits->charges[i], names->of[i]))
+		if (is_charge_of_step(step, &permits->charges[i], names->of[i]))
 			return true;
 	return false;
 }
@@ -55,22 +61,23 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 {
 	struct weir_permits permits;
 	struct engine_names names;
-	uint64_t covered;
+	uint64_t granted_cost;
 
 	if (!permit_read(decider, r->permit, &permits, &names))
 		return error_set(error, WEIR_EINVAL, "expected a permit that this server issued");
-	covered = permits.cost;
-	permits.cost = u64_min(covered, r->cost);
+	granted_cost = permits.cost;
+	permits.cost = u64_min(granted_cost, r->cost);
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	if (r->kind == REQUEST_LIMIT && !covers_step(&permits, &names, &plan->only))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key of the permit, found others");
-	plan->op = permits.cost < covered ? ALGO_REFUND_LAST : ALGO_REFUND;
+	plan->op = permits.cost < granted_cost ? ALGO_REFUND_LAST : ALGO_REFUND;
 	return WEIR_OK;
 }
 
+/* A permit is issued if the request wants one, or if a limit needs a report of the outcome. */
 int permit_request(const struct request *r, struct plan *plan, struct weir_error *error)
 {
 	if ((r->wants_permit || engine_is_reported(plan)) && engine_want_permit(plan) != WEIR_OK)
@@ -104,7 +111,8 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 	return WEIR_OK;
 }
 
-static void withhold_from(struct decider *decider, const struct plan_step *step)
+/* Counts that the limit of `step` gets no report, and logs the first such request. */
+static void count_withheld(struct decider *decider, const struct plan_step *step)
 {
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	_Atomic uint64_t *count =
@@ -126,5 +134,22 @@ void permit_withhold(struct decider *decider, const struct plan *plan, struct re
 	reply->permit = (struct slice){NULL, 0};
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (plan->steps[i].charged && algo_is_reported(&plan->steps[i].limit->algo))
-			withhold_from(decider, &plan->steps[i]);
+			count_withheld(decider, &plan->steps[i]);
+}
+
+/* Ends the permit of a report, and counts whether it was still in use. */
+void permit_finish_report(struct decider *decider, struct work *work, struct reply *reply)
+{
+	struct metrics_loop *metrics = decider->metrics;
+	bool was_in_use;
+
+	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_report))
+		return;
+	was_in_use = reply->decision.allowed;
+	metrics_add(&metrics->permits[was_in_use ? METRICS_PERMIT_REPORTED : METRICS_PERMIT_NOT_HELD],
+	            1);
+	if (!was_in_use)
+		work_fail(
+		    decider, work, WEIR_ENOTFOUND,
+		    SLICE("the permit is not held: it was reported or refunded before, or has expired"));
 }

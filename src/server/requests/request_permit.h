@@ -33,4 +33,7 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
  */
 void permit_withhold(struct decider *decider, const struct plan *plan, struct reply *reply);
 
+/** The handler of a prepared REQUEST_REPORT (handle.c). */
+void permit_finish_report(struct decider *decider, struct work *work, struct reply *reply);
+
 #endif

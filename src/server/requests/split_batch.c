@@ -1,9 +1,15 @@
+/*
+ * split_batch.c: keeps the parts of a batch that takes several iterations: its replies, whose times
+ * must count from the end, and the plans of its items, which are freed as soon as possible.
+ */
 #include "server/requests/split_batch.h"
 
 #include <string.h>
 
 #include "server/requests/work_error.h"
 
+/* Makes the replies before the first run. All are unfinished, so that run_items runs their items.
+ */
 struct reply *split_batch_replies(struct decider *decider, struct batch *batch)
 {
 	size_t n = batch->request.item_count;
@@ -16,7 +22,7 @@ struct reply *split_batch_replies(struct decider *decider, struct batch *batch)
 	return batch->replies;
 }
 
-bool split_batch_is_settled(const struct batch *batch)
+bool split_batch_has_decided_all_begun(const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->begun_count; i++)
 		if (batch->replies[i].is_unfinished)
@@ -25,14 +31,14 @@ bool split_batch_is_settled(const struct batch *batch)
 }
 
 /*
- * Makes the times of the items that are decided already count from now: the answer of the batch is
- * sent when all its items are decided. A reset counts from the end of the wait, so it comes nearer
- * only by the time that has passed beyond the wait.
+ * Shortens the durations in the replies of decided items by the time that has passed since they
+ * were set: the batch is answered only when all its items are decided. The time until a reset
+ * counts from the end of the item's wait, so only the time beyond the wait shortens it.
  */
 void split_batch_advance_time(const struct decider *decider, struct batch *batch)
 {
 	uint64_t now_ns = decider->context.at.now_ns;
-	uint64_t passed_ns = batch->at_ns != 0 ? sat_sub(now_ns, batch->at_ns) : 0;
+	uint64_t passed_ns = batch->times_from_ns != 0 ? sat_sub(now_ns, batch->times_from_ns) : 0;
 
 	for (size_t i = 0; passed_ns > 0 && i < batch->begun_count; i++) {
 		struct reply *reply = &batch->replies[i];
@@ -42,7 +48,7 @@ void split_batch_advance_time(const struct decider *decider, struct batch *batch
 		reply->wait_ns -= waited_ns;
 		d->reset_after_ns = sat_sub(d->reset_after_ns, passed_ns - waited_ns);
 	}
-	batch->at_ns = now_ns;
+	batch->times_from_ns = now_ns;
 }
 
 /* Whether nothing of the plan outlives this iteration: it runs at once and can't be given back. */
@@ -56,6 +62,7 @@ static bool is_error(const struct work *work)
 	return work->status != WEIR_OK && work->kind != REQUEST_LOCAL;
 }
 
+/* Copies the plan into memory of the batch. Fails the work if there is none. */
 static void copy_plan(struct decider *decider, struct work *work, const struct plan *from)
 {
 	void *memory = arena_alloc(&decider->arena, engine_suspend_size(from));
@@ -91,11 +98,12 @@ static void copy_batch(struct decider *decider, struct work *work)
 	}
 }
 
+/* The engine copies a plan from one place to another, so the item's plan is moved aside first. */
 void split_batch_copy_item(struct decider *decider, struct work *item)
 {
 	struct plan plan = item->plan;
 
-	if (item->plan.steps == &item->plan.only)
+	if (item->plan.steps == &item->plan.only) /* the plan points into itself */
 		plan.steps = &plan.only;
 	if (is_error(item))
 		work_fail(decider, item, item->status, slice_of(item->message));
@@ -112,12 +120,14 @@ static void clear_plan(struct plan *plan)
 	plan->stage = PLAN_PREPARED;
 }
 
+/* Only an item that waits for its start or has a permit may have to give back its charges. */
 void split_batch_drop_plans(struct decider *decider, struct batch *batch)
 {
 	for (size_t i = 0; i < batch->begun_count; i++) {
 		const struct reply *reply = &batch->replies[i];
+		bool may_be_refunded = reply->wait_ns > 0 || reply->permit.len > 0;
 
-		if (!reply->is_unfinished && reply->wait_ns == 0 && reply->permit.len == 0)
+		if (!reply->is_unfinished && !may_be_refunded)
 			clear_plan(&batch->items[i].plan);
 	}
 	arena_reset(&decider->plan_arena);

@@ -21,7 +21,7 @@
  */
 struct reply *split_batch_replies(struct decider *decider, struct batch *batch);
 /** Whether all items that have begun are decided, or wait for their start. */
-bool split_batch_is_settled(const struct batch *batch);
+bool split_batch_has_decided_all_begun(const struct batch *batch);
 /** Makes the durations in the replies count from decider->context.at. */
 void split_batch_advance_time(const struct decider *decider, struct batch *batch);
 /**

@@ -1,7 +1,13 @@
+/*
+ * work_error.c: sets the error that answers a request, with a message that says what was expected
+ * and what was found. A work is a request that is being processed.
+ */
 #include "server/requests/work_error.h"
 
 #include "base/error.h"
 #include "rules/model.h"
+
+#define NAME_SHOWN_MAX 64 /* bytes of a name in a message */
 
 void work_fail(struct decider *decider, struct work *work, int status, struct slice message)
 {
@@ -10,6 +16,7 @@ void work_fail(struct decider *decider, struct work *work, int status, struct sl
 	work_set_error(work, status, copy ? copy : weir_strerror(status));
 }
 
+/* A refused work skips all its handlers: only the error is answered. */
 void work_reject(struct decider *decider, struct work *work, int status, struct slice message)
 {
 	work_fail(decider, work, status, message);
@@ -25,9 +32,9 @@ void work_reject_limit(struct decider *decider, struct work *work, const weir_li
 	work_reject(decider, work, WEIR_EPERM, slice_of(error.message));
 }
 
-/* Frees the message. */
-static void fail_with(struct decider *decider, struct work *work, int status,
-                      struct buffer *message)
+/* Fails the work with the text of a buffer, and frees the buffer. */
+static void fail_with_buffer(struct decider *decider, struct work *work, int status,
+                             struct buffer *message)
 {
 	work_fail(decider, work, status,
 	          message->failed ? SLICE("out of memory")
@@ -41,12 +48,12 @@ void work_fail_name(struct decider *decider, struct work *work, int status, cons
 	struct buffer message = {0};
 
 	buffer_printf(&message, "expected %s, found '", expected);
-	buffer_add_shown(&message, (struct slice){name.data, name.len < 64 ? name.len : 64});
+	buffer_add_shown(&message, (struct slice){name.data, u64_min(name.len, NAME_SHOWN_MAX)});
 	buffer_add(&message, "'", 1);
-	fail_with(decider, work, status, &message);
+	fail_with_buffer(decider, work, status, &message);
 }
 
-static uint64_t ms_of(uint64_t ns)
+static uint64_t rounded_up_ms(uint64_t ns)
 {
 	return (ns + NS_PER_MS - 1) / NS_PER_MS;
 }
@@ -55,25 +62,29 @@ void work_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	const struct weir_limit *limit = plan->only.limit;
-	uint64_t cost = plan->only.total_cost, last = u64_min(cost, u64_max(plan->cost, 1));
+	/* the request may charge the key several times: all its charges but the last come before */
+	uint64_t total_cost = plan->only.total_cost;
+	uint64_t last_cost = u64_min(total_cost, u64_max(plan->cost, 1));
 	uint64_t wait_ns = plan->max_wait_ns == WEIR_ZERO ? 0 : plan->max_wait_ns;
 	struct weir_error error;
 
-	if (cost > limit->algo.quota)
+	if (total_cost > limit->algo.quota)
 		error_set(&error, WEIR_ECOST, "expected a cost of at most %llu for limit '%s', found %llu",
-		          (unsigned long long)limit->algo.quota, limit->name, (unsigned long long)cost);
+		          (unsigned long long)limit->algo.quota, limit->name,
+		          (unsigned long long)total_cost);
 	else
 		error_set(
 		    &error, WEIR_ECOST,
 		    "expected a wait of at least %llu ms for a cost of %llu of limit '%s', found %llu ms",
-		    (unsigned long long)ms_of(algo_least_wait_ns(&limit->algo, last, cost - last)),
-		    (unsigned long long)cost, limit->name, (unsigned long long)(wait_ns / NS_PER_MS));
+		    (unsigned long long)rounded_up_ms(
+		        algo_least_wait_ns(&limit->algo, last_cost, total_cost - last_cost)),
+		    (unsigned long long)total_cost, limit->name, (unsigned long long)(wait_ns / NS_PER_MS));
 	work_fail(decider, work, WEIR_ECOST, slice_of(error.message));
 }
 
-/* The longest attribute in the rule's key, or NULL. */
-static const struct weir_attribute *longest_part(const struct request *r,
-                                                 const struct rules_rule *rule)
+/* Returns the attribute that makes the rule's key so long, or NULL. */
+static const struct weir_attribute *longest_key_part(const struct request *r,
+                                                     const struct rules_rule *rule)
 {
 	const struct weir_attribute *longest = NULL;
 
@@ -85,11 +96,12 @@ static const struct weir_attribute *longest_part(const struct request *r,
 	return longest;
 }
 
+/* Explains errors of the rules: a limit that is not permitted, an impossible cost, a long key. */
 void work_set_rules_status(struct decider *decider, struct work *work, int status,
                            const struct request *r)
 {
 	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.listed : NULL;
-	const struct weir_attribute *part = rule ? longest_part(r, rule) : NULL;
+	const struct weir_attribute *part = rule ? longest_key_part(r, rule) : NULL;
 	struct buffer message = {0};
 
 	if (status == WEIR_EPERM) {
@@ -108,7 +120,7 @@ void work_set_rules_status(struct decider *decider, struct work *work, int statu
 	              "expected a key of at most %d bytes for rule '%s', found a longer one, in which "
 	              "'%s' has %zu",
 	              WEIR_KEY_MAX, rule->name, part->name, part->value_len);
-	fail_with(decider, work, status, &message);
+	fail_with_buffer(decider, work, status, &message);
 }
 
 const weir_limit *work_find_limit(struct decider *decider, struct work *work, struct slice name)
