@@ -91,7 +91,7 @@ static void decide_works(void *context, size_t start, size_t end)
 
 		client_of(work->conn)->reply_bytes = 0;
 		if (__builtin_expect(may_suspend, 0) && must_suspend(&worker->waiting, work)) {
-			deferred_run(&worker->waiting, work);
+			deferred_suspend_and_run(&worker->waiting, work);
 		} else {
 			handle_decide(&worker->decider, work, &reply);
 			if (!reply.must_wait || !deferred_wait_for_key(&worker->waiting, work, &reply))
@@ -195,7 +195,7 @@ charge_extra_units(struct waiting *waiting, struct input *input, const struct wo
 	input->share_left = sat_sub(input->share_left, extra);
 	net_loop_charge(waiting->decider->loop, extra * BATCH_UNIT_BYTES);
 	if (work_split_batch(work))
-		deferred_add_split(waiting, work->conn);
+		deferred_begin_split_batch(waiting, work->conn);
 }
 
 /* About how much memory a work holds back, besides its reply, if it has to wait. */

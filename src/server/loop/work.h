@@ -41,7 +41,7 @@ struct client_login {
 /* A client in the admission queue; see admission.h. */
 struct client_admission {
 	struct list_node node;
-	size_t weight;          /* about how many steps its next request has */
+	size_t expected_steps;  /* about how many steps its next request has */
 	bool is_admitted;       /* it has left the queue and not been served yet */
 	bool waits_for_batches; /* it has a long batch, which waits for batches of others */
 };

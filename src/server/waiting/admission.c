@@ -1,14 +1,19 @@
+/*
+ * admission.c: queues clients while stores, or this worker, have too much to do. A client in the
+ * queue is not read; the queue admits clients in order as work is finished.
+ */
 #include "server/waiting/admission.h"
 
 #include "base/number.h"
 
-/* A request is long from this many commands on, or bytes where the protocol has no transactions. */
+/* Longer requests are long: in commands, or in bytes where the protocol has no transactions. */
 #define LONG_COMMANDS 64
 #define LONG_BYTES    ((size_t)4 << 10)
 
-/* About how many bytes of input make one step. */
-#define STEP_BYTES 32
+/* About how many bytes of input make one step at a store. */
+#define BYTES_PER_STEP 32
 
+/* The commands of the transaction that the connection's next command may end. */
 static size_t queued_commands(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
@@ -22,21 +27,27 @@ static bool is_long_request(struct net_conn *conn, size_t bytes)
 	                                        : bytes > LONG_BYTES;
 }
 
+/* Suspends the client, unless it is queued already. Its input has `bytes`. */
 static void enqueue_client(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
+	size_t steps;
 
 	if (list_has(&client->admission.node))
 		return;
 	client->conn = conn;
 	client->admission.waits_for_batches = false;
-	client->admission.weight =
-	    u64_min(u64_max(queued_commands(conn), 1 + bytes / STEP_BYTES), ADMISSION_STEPS);
+	steps = u64_max(queued_commands(conn), 1 + bytes / BYTES_PER_STEP);
+	client->admission.expected_steps = u64_min(steps, ADMISSION_STEPS);
 	list_append(&admission->clients, &client->admission.node);
 	net_conn_suspend(conn, CLIENT_ADMISSION, true);
 }
 
-static bool waits_for_batches(struct admission *admission, struct net_conn *conn, size_t requests)
+/*
+ * Queues the client if its next request is a batch of many requests, and there are many batches
+ * already that take several iterations. Returns whether it does.
+ */
+static bool enqueue_long_batch(struct admission *admission, struct net_conn *conn, size_t requests)
 {
 	struct client *client = client_of(conn);
 	bool waits = admission->batches >= ADMISSION_BATCHES && requests > LONG_COMMANDS &&
@@ -51,14 +62,15 @@ static bool waits_for_batches(struct admission *admission, struct net_conn *conn
 
 bool admission_delays_transaction(struct admission *admission, struct net_conn *conn)
 {
-	return waits_for_batches(admission, conn, queued_commands(conn));
+	return enqueue_long_batch(admission, conn, queued_commands(conn));
 }
 
+/* A transaction, which is a batch of queued commands, was delayed before it was parsed, or not. */
 bool admission_delays_batch(struct admission *admission, struct net_conn *conn,
                             const struct request *batch)
 {
 	bool waits =
-	    !protocol_of(conn)->codec->queued && waits_for_batches(admission, conn, batch->item_count);
+	    !protocol_of(conn)->codec->queued && enqueue_long_batch(admission, conn, batch->item_count);
 
 	client_of(conn)->admission.is_admitted = false;
 	return waits;
@@ -70,11 +82,12 @@ void admission_remove(struct admission *admission, struct client *client)
 }
 
 /*
- * Limits a client while stores are overloaded: it gets one short request if it has none pending,
- * and otherwise joins the queue. Not inlined: requests without stores need none of it.
+ * Returns the space for replies that a client gets. While stores are overloaded, a client without a
+ * pending request gets space for one short request; others join the queue and get 0. Not inlined:
+ * requests without stores need none of it.
  */
-__attribute__((noinline)) static size_t space_under_load(struct admission *admission,
-                                                         struct net_conn *conn, size_t bytes)
+__attribute__((noinline)) static size_t space_beside_stores(struct admission *admission,
+                                                            struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 	size_t space = net_conn_output_space(conn);
@@ -86,14 +99,14 @@ __attribute__((noinline)) static size_t space_under_load(struct admission *admis
 		return space;
 	}
 	if (!client->unanswered.first && !is_long_request(conn, bytes))
-		return u64_min(space, 1); /* stops after one request */
+		return u64_min(space, 1); /* any reply fills it: no second request is read */
 	enqueue_client(admission, conn, bytes);
 	return 0;
 }
 
 size_t admission_reply_space(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
-	return __builtin_expect(admission->has_stores, 0) ? space_under_load(admission, conn, bytes)
+	return __builtin_expect(admission->has_stores, 0) ? space_beside_stores(admission, conn, bytes)
 	                                                  : net_conn_output_space(conn);
 }
 
@@ -106,10 +119,10 @@ void admission_admit(struct admission *admission)
 	while ((client = list_of(admission->clients.first, struct client, admission.node)) &&
 	       steps < ADMISSION_STEPS) {
 		if (client->admission.waits_for_batches && batches++ >= ADMISSION_BATCHES)
-			break;
+			break; /* those behind it do not overtake it */
 		admission_remove(admission, client);
 		client->admission.is_admitted = true;
-		steps += client->admission.weight;
+		steps += client->admission.expected_steps;
 		net_conn_suspend(client->conn, CLIENT_ADMISSION, false);
 	}
 }

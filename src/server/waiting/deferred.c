@@ -1,3 +1,12 @@
+/*
+ * deferred.c: runs requests that outlive the iteration of the loop that read them, because they
+ * wait for the answer of a store, in the queue of a key, or as a batch for its next items.
+ *
+ * A work is a request that is being processed. A suspended work has memory of its own. It is ready
+ * when the last store has answered, and resumes with all that are ready. `use_count` of its
+ * `unanswered` part says how many users that memory has: each plan that is at a store, and one
+ * while the work runs, is ready or is listed to continue.
+ */
 #include "server/waiting/deferred.h"
 
 #include "base/os/prefetch.h"
@@ -13,13 +22,13 @@
 struct saved_context {
 	struct server_config *config;
 	size_t *use_count;
-	void *context;
+	void *owner;
 	struct arena arena;
 };
 
 /*
- * The work stays counted in `use_count` until it resumes. Runs on this loop's thread, as its store
- * clients do.
+ * Lets the work resume. `use_count` must have one for it, until it does. Runs on this loop's
+ * thread, as its store clients do.
  */
 static void make_ready(struct suspended *suspended)
 {
@@ -40,7 +49,11 @@ void deferred_plan_done(void *context, struct plan *plan)
 		make_ready(suspended);
 }
 
-/* A batch may be finished in several iterations, so its replies live in an arena of its own. */
+/*
+ * Makes the decider run a suspended work: by the configuration that the work began with, with the
+ * work as the owner of its plans. A batch has an arena of its own, because its replies outlive the
+ * iteration. leave_context must follow.
+ */
 static void enter_context(struct suspended *suspended, struct saved_context *saved)
 {
 	struct decider *decider = suspended->decider;
@@ -49,7 +62,7 @@ static void enter_context(struct suspended *suspended, struct saved_context *sav
 	                                decider->arena};
 	decider->config = suspended->unanswered.config;
 	decider->use_count = &suspended->unanswered.use_count;
-	/* so that a plan that ends meanwhile does not make it ready */
+	/* so that a plan that ends while the work runs does not make it ready */
 	suspended->unanswered.use_count++;
 	suspended->was_answered = false;
 	decider->context.owner = &suspended->decider;
@@ -67,15 +80,18 @@ static void leave_context(struct suspended *suspended, const struct saved_contex
 	}
 	decider->config = saved->config;
 	decider->use_count = saved->use_count;
-	decider->context.owner = saved->context;
+	decider->context.owner = saved->owner;
 	if (suspended->unanswered.use_count > 1 || !suspended->was_answered)
 		suspended->unanswered.use_count--;
 	else
 		make_ready(suspended); /* stores have answered all of its plans already */
 }
 
-/* The connection is not read meanwhile, so no request overtakes the items that have not begun. */
-void deferred_add_split(struct waiting *waiting, struct net_conn *conn)
+/*
+ * Called with each batch that takes several iterations. Its connection is not read until all items
+ * have begun, so no request overtakes them.
+ */
+void deferred_begin_split_batch(struct waiting *waiting, struct net_conn *conn)
 {
 	waiting->intake_has_split_batch = true;
 	waiting->admission->batches++;
@@ -83,7 +99,8 @@ void deferred_add_split(struct waiting *waiting, struct net_conn *conn)
 	net_conn_suspend(conn, NET_AT_WORK, true);
 }
 
-static void finish_split(struct waiting *waiting, struct net_conn *conn)
+/* Called when all items of such a batch have begun or are cancelled: reads the connection again. */
+static void end_split_batch(struct waiting *waiting, struct net_conn *conn)
 {
 	if (!client_of(conn)->has_split_batch)
 		return;
@@ -95,29 +112,30 @@ static void finish_split(struct waiting *waiting, struct net_conn *conn)
 void deferred_drop(struct waiting *waiting, struct work *work)
 {
 	if (work_split_batch(work))
-		finish_split(waiting, work->conn);
+		end_split_batch(waiting, work->conn);
 	handle_drop(work);
 }
 
-/* Continues the batch in the next iteration. `use_count` counts it until then. */
-static void add_split(struct waiting *waiting, struct suspended *suspended)
+/* Lets a batch begin its next items in the next iteration. */
+static void continue_in_next_iteration(struct waiting *waiting, struct suspended *suspended)
 {
 	suspended->unanswered.use_count++;
 	list_append(&waiting->split_batches, &suspended->node);
 }
 
-static bool ready_next_split(struct waiting *waiting)
+/* Returns false if no batch has items that must begin. */
+static bool make_next_batch_ready(struct waiting *waiting)
 {
 	struct suspended *suspended =
 	    list_of(list_pop(&waiting->split_batches), struct suspended, node);
 
 	if (suspended)
 		make_ready(suspended);
-	return suspended;
+	return suspended != NULL;
 }
 
-/* Starts a work that key_order delayed, together with those that are ready. */
-static void start_ordered(struct suspended *suspended)
+/* Starts a work that had to wait for an earlier one with the same key (key_order.h). */
+static void start_in_order(struct suspended *suspended)
 {
 	suspended->unanswered.use_count++;
 	make_ready(suspended);
@@ -131,12 +149,13 @@ static void cancel_suspended(struct pending *pending, struct unanswered *unanswe
 
 	(void)pending;
 	if (work_split_batch(&suspended->work))
-		finish_split(waiting, unanswered->conn);
+		end_split_batch(waiting, unanswered->conn);
 	key_queue_remove(waiting, suspended);
-	key_order_remove(&waiting->order, suspended, start_ordered);
+	key_order_remove(&waiting->order, suspended, start_in_order);
 }
 
-static void keep_waiting(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+/* The callback `due` of a work at a store: only the store's answer resumes it. */
+static void wait_for_store(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
 	(void)now_ns;
 	pending_reschedule(pending, unanswered, PENDING_NEVER);
@@ -144,19 +163,17 @@ static void keep_waiting(struct pending *pending, struct unanswered *unanswered,
 
 static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns);
 
-static const struct unanswered_kind waits_at_store = {keep_waiting, cancel_suspended},
+static const struct unanswered_kind waits_at_store = {wait_for_store, cancel_suspended},
                                     waits_in_queue = {retry_in_queue, cancel_suspended};
 
 /*
- * Runs the plan. Returns false when the work is decided and `reply` filled; true when it waits
- * again, at a store or for a key.
+ * Runs the work until it is decided or waits. Returns true when it is decided and `reply` is
+ * filled; false when it waits again, at a store or for a key.
  */
-static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
-                           struct reply *reply)
+static bool try_to_decide(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
 	struct saved_context saved;
 	uint64_t due_ns = PENDING_NEVER;
-
 	size_t used = suspended->unanswered.arena.used;
 	bool was_split = work_split_batch(&suspended->work) != NULL;
 
@@ -167,29 +184,31 @@ static bool run_or_suspend(struct waiting *waiting, struct suspended *suspended,
 	leave_context(suspended, &saved);
 	pending_grow(&suspended->unanswered, suspended->unanswered.arena.used - used);
 	if (was_split && !work_split_batch(&suspended->work))
-		finish_split(waiting, suspended->unanswered.conn);
+		end_split_batch(waiting, suspended->unanswered.conn);
 	else if (was_split && suspended->unanswered.use_count == 0)
-		add_split(waiting, suspended);
+		continue_in_next_iteration(waiting, suspended);
 	if (reply->is_unfinished)
 		key_order_add(&waiting->order, suspended);
 	else
-		key_order_remove(&waiting->order, suspended, start_ordered);
+		key_order_remove(&waiting->order, suspended, start_in_order);
 	if (!reply->is_unfinished && !reply->must_wait)
-		return false;
+		return true;
 	suspended->unanswered.kind = reply->is_unfinished ? &waits_at_store : &waits_in_queue;
 	pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
-	return true;
+	return false;
 }
 
 static void resume_suspended(struct waiting *waiting, struct suspended *suspended)
 {
 	struct reply reply;
 
-	if (!run_or_suspend(waiting, suspended, &reply))
+	if (try_to_decide(waiting, suspended, &reply))
 		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
 		                         &reply);
 }
 
+/* The callback `due` of the first work in the queue of a key: tries whether the key has capacity.
+ */
 static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
 	struct waiting *waiting = ((struct suspended *)unanswered)->waiting;
@@ -200,10 +219,7 @@ static void retry_in_queue(struct pending *pending, struct unanswered *unanswere
 	arena_reset(&pending->decider->arena);
 }
 
-/*
- * Runs the rollback of a work that is not answered. Memory at stores lasts until they have
- * answered.
- */
+/* Gives back the charges of a work that will not be answered. Stores may complete that later. */
 static void rollback_suspended(struct unanswered *unanswered)
 {
 	struct suspended *suspended = (struct suspended *)unanswered;
@@ -214,7 +230,7 @@ static void rollback_suspended(struct unanswered *unanswered)
 	leave_context(suspended, &saved);
 }
 
-/* A plan that was at a store knows itself what it took; others list it in `taken`. */
+/* A work that was at stores keeps its plan, to give back charges; others list the charges. */
 static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
                                      owner_without_plan = {NULL, suspend_release};
 
@@ -240,9 +256,9 @@ bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct re
 	return false;
 }
 
-/* Answers the work with the intake's other answers, as if it had never been suspended. */
-static void answer_in_batch(struct waiting *waiting, struct suspended *suspended,
-                            struct reply *reply)
+/* Answers the work among the answers of the intake, as if it had never been suspended. */
+static void answer_with_intake(struct waiting *waiting, struct suspended *suspended,
+                               struct reply *reply)
 {
 	struct saved_context saved;
 
@@ -253,24 +269,24 @@ static void answer_in_batch(struct waiting *waiting, struct suspended *suspended
 	pending_free(&suspended->unanswered);
 }
 
-void deferred_run(struct waiting *waiting, struct work *work)
+void deferred_suspend_and_run(struct waiting *waiting, struct work *work)
 {
 	struct suspended *suspended = suspend_work(waiting, work, &waits_at_store, &owner_with_plan);
 	struct reply reply = {0};
 
 	if (!suspended) {
-		finish_split(waiting, work->conn);
+		end_split_batch(waiting, work->conn);
 		rollback_out_of_memory(waiting->decider, work);
 		pending_answer_new(&waiting->pending, work, &reply);
 		return;
 	}
-	if (key_order_enqueue(&waiting->order, suspended) || run_or_suspend(waiting, suspended, &reply))
+	if (key_order_enqueue(&waiting->order, suspended) || !try_to_decide(waiting, suspended, &reply))
 		return;
 	if (reply.wait_ns > 0 || !pending_is_next(&suspended->unanswered))
 		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
 		                         &reply);
 	else
-		answer_in_batch(waiting, suspended, &reply);
+		answer_with_intake(waiting, suspended, &reply);
 }
 
 /*
@@ -329,7 +345,7 @@ void deferred_resume_ready(struct waiting *waiting)
 
 void deferred_continue_batches(struct waiting *waiting)
 {
-	for (size_t n = 0; n < DEFERRED_BATCHES && ready_next_split(waiting); n++) {
+	for (size_t n = 0; n < DEFERRED_BATCHES && make_next_batch_ready(waiting); n++) {
 		metrics_add(&waiting->decider->metrics->continued, 1);
 		deferred_resume_ready(waiting);
 		if (net_loop_is_busy(waiting->decider->loop))
@@ -343,7 +359,7 @@ void deferred_close(struct waiting *waiting)
 {
 	struct suspended *suspended;
 
-	while (ready_next_split(waiting))
+	while (make_next_batch_ready(waiting))
 		;
 	while ((suspended = pop_ready(waiting))) {
 		rollback_abandon(&suspended->work);

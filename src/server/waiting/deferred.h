@@ -15,7 +15,7 @@
 #include "server/waiting/suspend.h"
 
 /** Suspends and runs a work of the intake. Answers it at once if nothing delays it. */
-void deferred_run(struct waiting *waiting, struct work *work);
+void deferred_suspend_and_run(struct waiting *waiting, struct work *work);
 /**
  * Suspends a work whose decision says that it waits for a key. Returns false if it does not wait
  * after all; `reply` then has the answer.
@@ -26,7 +26,7 @@ bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct re
  * Records that the client has a batch with more items than one iteration runs. The connection is
  * suspended until the last item has begun, or the batch has ended.
  */
-void deferred_add_split(struct waiting *waiting, struct net_conn *conn);
+void deferred_begin_split_batch(struct waiting *waiting, struct net_conn *conn);
 /** Drops a work of the intake that its client has cancelled before it was decided. */
 void deferred_drop(struct waiting *waiting, struct work *work);
 /**

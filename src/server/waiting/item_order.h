@@ -11,7 +11,7 @@
 /* The last item with a key, of those that are not finished. */
 struct item_entry {
 	uint64_t key;
-	size_t item; /* its index in the batch, plus 1 */
+	size_t number; /* of the item in the batch, from 1 */
 };
 
 /* The items of a batch that are not finished, by key. */
@@ -23,11 +23,11 @@ struct item_order {
 #define ITEM_ORDER_NONE ((struct item_order){.newest = MAP_OF(struct item_entry, SIZE_MAX)})
 
 /** Whether item `i` must not start yet, because unfinished items before it have one of its keys. */
-bool item_order_waits(const struct weir_table *table, const struct item_order *items,
-                      const struct work *works, size_t i);
+bool item_order_waits(const struct weir_table *table, const struct item_order *order,
+                      const struct work *items, size_t i);
 /** Adds item `i`, which is not finished. */
-void item_order_add(const struct weir_table *table, struct item_order *items,
-                    const struct work *works, size_t i);
-void item_order_free(struct item_order *items);
+void item_order_add(const struct weir_table *table, struct item_order *order,
+                    const struct work *items, size_t i);
+void item_order_free(struct item_order *order);
 
 #endif

@@ -1,30 +1,39 @@
+/*
+ * key_order.c: delays a request that has a key in common with an earlier request of its connection,
+ * which still waits or is at a store, so that the two take effect in the order of their arrival.
+ *
+ * Each client lists its works (requests that are being processed) that others may have to wait for.
+ * A counting filter over the keys in these lists spares most requests the search.
+ */
 #include "server/waiting/key_order.h"
 
 #include "server/loop/work_key.h"
 #include "server/waiting/suspend.h"
 
-static void add_keys(const struct key_order *keys, struct work_order *order,
+/* Adds the keys of a work, or of all items of a batch, as many as `order` has space for. */
+static void add_keys(const struct key_order *key_order, struct work_order *order,
                      const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
 
 	for (size_t i = 0; i < n; i++)
-		add_keys(keys, order, &items[i]);
+		add_keys(key_order, order, &items[i]);
 	if (work_split_batch(work)) /* the keys of the other items are not known yet */
 		order->key_count = ORDER_KEYS + 1;
 	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->key_count++)
 		if (order->key_count < ORDER_KEYS)
-			order->keys[order->key_count] = work_key(keys->table, &work->plan.steps[i]);
+			order->keys[order->key_count] = work_key(key_order->table, &work->plan.steps[i]);
 }
 
-static struct work_order order_of(const struct key_order *keys, const struct work *work)
+/* Collects what decides about the order of a work: its keys, and a hash of its effect. */
+static struct work_order make_order(const struct key_order *key_order, const struct work *work)
 {
 	struct work_order order = {0};
 
-	add_keys(keys, &order, work);
+	add_keys(key_order, &order, work);
 	if (work->kind != REQUEST_BATCH && order.key_count > 0)
-		order.effect_hash = work_effect_hash(keys->table, work);
+		order.effect_hash = work_effect_hash(key_order->table, work);
 	return order;
 }
 
@@ -44,19 +53,19 @@ static bool share_key(const struct work_order *a, const struct work_order *b)
 	return false;
 }
 
-static size_t filter_at(const struct client *client, uint64_t key)
+static size_t filter_slot(const struct client *client, uint64_t key)
 {
 	return (key ^ (uintptr_t)client >> 6) % ORDER_FILTER;
 }
 
-/* Whether any work of the client may have one of the keys, by the filter. */
-static bool may_share_key(const struct key_order *keys, const struct client *client,
+/* Whether any work of the client may have one of the key_order, by the filter. */
+static bool may_share_key(const struct key_order *key_order, const struct client *client,
                           const struct work_order *order)
 {
 	if (has_many_keys(order) || client->many_keys_count > 0)
 		return true;
 	for (size_t i = 0; i < order->key_count; i++)
-		if (keys->filter[filter_at(client, order->keys[i])] > 0)
+		if (key_order->filter[filter_slot(client, order->keys[i])] > 0)
 			return true;
 	return false;
 }
@@ -71,48 +80,50 @@ static struct suspended *find_predecessor(const struct list *list, struct list_n
 	for (struct list_node *node = newest; node; node = list_previous(list, node)) {
 		struct suspended *suspended = list_of(node, struct suspended, order.node);
 		const struct work_order *other = &suspended->order;
+		bool runs_beside_other;
 
 		if (!share_key(other, order))
 			continue;
 		/*
-		 * Equal works need not wait for each other. As their keys are the same, no older work
-		 * matters either.
+		 * Works with the same effect run together, if the older one does not wait. As their keys
+		 * are the same, no still older work matters either.
 		 */
-		return other->predecessor || other->effect_hash == 0 ||
-		               other->effect_hash != order->effect_hash
-		           ? suspended
-		           : NULL;
+		runs_beside_other = !other->predecessor && other->effect_hash != 0 &&
+		                    other->effect_hash == order->effect_hash;
+		return runs_beside_other ? NULL : suspended;
 	}
 	return NULL;
 }
 
-bool key_order_must_wait(const struct key_order *keys, const struct work *work)
+bool key_order_must_wait(const struct key_order *key_order, const struct work *work)
 {
 	const struct client *client = client_of(work->conn);
 	struct work_order order;
 
 	if (!client->ordered.first)
 		return false;
-	order = order_of(keys, work);
-	return may_share_key(keys, client, &order) &&
+	order = make_order(key_order, work);
+	return may_share_key(key_order, client, &order) &&
 	       find_predecessor(&client->ordered, list_last(&client->ordered), &order) != NULL;
 }
 
-static void count_keys(struct key_order *keys, struct client *client,
-                       const struct work_order *order, int by)
+/* Adds the keys of a work to the filter (`change` 1) or removes them (-1). */
+static void change_filter(struct key_order *key_order, struct client *client,
+                          const struct work_order *order, int change)
 {
 	if (has_many_keys(order))
-		client->many_keys_count += (size_t)by;
+		client->many_keys_count += (size_t)change;
 	for (size_t i = 0; !has_many_keys(order) && i < order->key_count; i++)
-		keys->filter[filter_at(client, order->keys[i])] += (uint32_t)by;
+		key_order->filter[filter_slot(client, order->keys[i])] += (uint32_t)change;
 }
 
-static void append_order(struct key_order *keys, struct suspended *suspended)
+/* Lists the work: later works of its client may have to wait for it. */
+static void append_order(struct key_order *key_order, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);
 
 	list_append(&client->ordered, &suspended->order.node);
-	count_keys(keys, client, &suspended->order, 1);
+	change_filter(key_order, client, &suspended->order, 1);
 }
 
 static void wait_behind(struct suspended *suspended, struct suspended *predecessor)
@@ -121,43 +132,47 @@ static void wait_behind(struct suspended *suspended, struct suspended *predecess
 	predecessor->order.has_followers = true;
 }
 
-bool key_order_enqueue(struct key_order *keys, struct suspended *suspended)
+bool key_order_enqueue(struct key_order *key_order, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);
 	struct work_order *order = &suspended->order;
-	struct suspended *first;
+	struct suspended *predecessor;
 
 	*order = (struct work_order){0};
 	if (conn_answers_in_any_order(suspended->unanswered.conn))
 		return false;
-	*order = order_of(keys, &suspended->work);
-	if (!client->ordered.first || !may_share_key(keys, client, order))
+	*order = make_order(key_order, &suspended->work);
+	if (!client->ordered.first || !may_share_key(key_order, client, order))
 		return false;
-	first = find_predecessor(&client->ordered, list_last(&client->ordered), order);
-	if (!first)
+	predecessor = find_predecessor(&client->ordered, list_last(&client->ordered), order);
+	if (!predecessor)
 		return false;
-	append_order(keys, suspended);
-	wait_behind(suspended, first);
+	append_order(key_order, suspended);
+	wait_behind(suspended, predecessor);
 	return true;
 }
 
-void key_order_add(struct key_order *keys, struct suspended *suspended)
+void key_order_add(struct key_order *key_order, struct suspended *suspended)
 {
 	if (!list_has(&suspended->order.node) && suspended->order.key_count > 0)
-		append_order(keys, suspended);
+		append_order(key_order, suspended);
 }
 
-static void remove_order(struct key_order *keys, struct suspended *suspended)
+static void unlink_order(struct key_order *key_order, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);
 	struct work_order *order = &suspended->order;
 
 	list_remove(&client->ordered, &order->node);
-	count_keys(keys, client, order, -1);
+	change_filter(key_order, client, order, -1);
 	order->key_count = 0; /* so that it is not added again */
 }
 
-void key_order_remove(struct key_order *keys, struct suspended *suspended,
+/*
+ * A work that has waited for `suspended` may share keys with a still older one: it waits for that
+ * now, or starts.
+ */
+void key_order_remove(struct key_order *key_order, struct suspended *suspended,
                       void (*start)(struct suspended *suspended))
 {
 	struct list_node *node = suspended->order.node.next;
@@ -166,7 +181,7 @@ void key_order_remove(struct key_order *keys, struct suspended *suspended,
 	if (!list_has(&suspended->order.node))
 		return;
 	list = &client_of(suspended->unanswered.conn)->ordered;
-	remove_order(keys, suspended);
+	unlink_order(key_order, suspended);
 	for (; suspended->order.has_followers && node; node = node->next) {
 		struct suspended *next = list_of(node, struct suspended, order.node), *predecessor;
 

@@ -21,20 +21,20 @@
 #include "server/waiting/suspend.h"
 
 /** Whether a work of the intake must wait for earlier works of its connection. */
-bool key_order_must_wait(const struct key_order *keys, const struct work *work);
+bool key_order_must_wait(const struct key_order *key_order, const struct work *work);
 
 /**
  * Called before a suspended work starts. Returns true if it must wait; key_order_remove starts it
  * later.
  */
-bool key_order_enqueue(struct key_order *keys, struct suspended *suspended);
+bool key_order_enqueue(struct key_order *key_order, struct suspended *suspended);
 /** Adds a work that is at stores now. */
-void key_order_add(struct key_order *keys, struct suspended *suspended);
+void key_order_add(struct key_order *key_order, struct suspended *suspended);
 /**
  * Removes a work that is decided or waits for a key. Calls `start` for each work that waited for it
  * alone.
  */
-void key_order_remove(struct key_order *keys, struct suspended *suspended,
+void key_order_remove(struct key_order *key_order, struct suspended *suspended,
                       void (*start)(struct suspended *suspended));
 
 #endif

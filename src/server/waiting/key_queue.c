@@ -1,17 +1,28 @@
+/*
+ * key_queue.c: lets requests wait in the queue of a key until it has capacity again. The first of a
+ * queue tries its plan again when the key's limit says so, when another thread wakes it, or, if the
+ * key is at a store that sends no news of it, periodically.
+ *
+ * Queues are shared by the loops of all workers (wait/waitlist.h). `struct queue_entry` is a work's
+ * position in one.
+ */
 #include "server/waiting/key_queue.h"
 
 #include "server/requests/handle.h"
 
 /* As many steps as one call to a store has. */
-#define QUEUE_POLLS 64
+#define POLLS_AT_ONCE 64
 
 static struct suspended *suspended_of(struct waiter *waiter)
 {
 	return (struct suspended *)((char *)waiter - offsetof(struct suspended, queue.waiter));
 }
 
-/* Called by any thread. */
-static void on_wake(struct waiter *waiter)
+/*
+ * Called by any thread, when the work became the first of its queue, when the key has capacity, or
+ * when a waiter of higher priority has replaced the work. Its own loop does the rest.
+ */
+static void on_woken(struct waiter *waiter)
 {
 	struct suspended *suspended = suspended_of(waiter);
 	struct queue_entry *queue = &suspended->queue;
@@ -28,7 +39,8 @@ static void on_wake(struct waiter *waiter)
 
 /*
  * Joins the queue of the key that the plan waits for. From its second move on the time in the queue
- * does not begin anew: two queues could otherwise pass the work back and forth for ever.
+ * does not begin anew: two queues could otherwise pass the work back and forth for ever. Returns
+ * false if the queue is full or memory is short.
  */
 static bool join_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
@@ -43,7 +55,7 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 		return false;
 	queue->queue_end_ns = queue->has_moved ? u64_min(queue->queue_end_ns, end_ns) : end_ns;
 	queue->waiter = (struct waiter){
-	    .hash = plan->waits_at, .wake = on_wake, .priority = plan->refused->priority};
+	    .hash = plan->waits_at, .wake = on_woken, .priority = plan->refused->priority};
 	queue->is_dropped = false;
 	joined = waitlist_join(list, &queue->waiter, wait_queue_max(limit));
 	queue->is_queued = joined != WAITLIST_FULL;
@@ -51,20 +63,27 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 	return queue->is_queued;
 }
 
+/* All queues of a loop poll at the same times: the next multiple of `store_poll`. */
+static uint64_t next_poll_after(const struct waiting *waiting, uint64_t now_ns)
+{
+	uint64_t interval_ns = waiting->decider->config->rules->store_poll_ns;
+
+	return now_ns + interval_ns - now_ns % interval_ns;
+}
+
 /*
- * Polling. All queues of a loop whose keys are at stores try at the same times, `store_poll` apart,
- * so that few calls carry their steps. Only the oldest QUEUE_POLLS of them try each time, and then
- * go to the end: with many queues each one polls less often, and stores do no more work.
+ * Lets the first of a queue whose key is at a store poll. As all do so at the same times, few calls
+ * carry their steps. Only the oldest POLLS_AT_ONCE of them try each time, and then go to the end:
+ * with many queues each one polls less often, and stores do no more work.
  */
 static void add_poll(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;
-	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 
 	if (list_has(&queue->poll_node))
 		return;
 	if (!waiting->queues.polling.first)
-		waiting->queues.next_poll_ns = now_ns + every_ns - now_ns % every_ns;
+		waiting->queues.next_poll_ns = next_poll_after(waiting, now_ns);
 	list_append(&waiting->queues.polling, &queue->poll_node);
 }
 
@@ -75,16 +94,18 @@ static void remove_poll(struct waiting *waiting, struct queue_entry *queue)
 		waiting->queues.next_poll_ns = 0;
 }
 
-/* Makes the oldest polling queues due. Each polls again after its attempt, see next_retry_ns. */
-static void run_polls(struct waiting *waiting)
+/*
+ * If it is time to poll, makes the oldest polling works due: pending_run retries them. Each polls
+ * again after its attempt, see next_retry_ns.
+ */
+static void make_polls_due(struct waiting *waiting)
 {
-	uint64_t every_ns = waiting->decider->config->rules->store_poll_ns;
 	uint64_t now_ns = waiting->queues.next_poll_ns != 0 ? os_monotonic_ns() : 0;
 
 	if (waiting->queues.next_poll_ns == 0 || waiting->queues.next_poll_ns > now_ns)
 		return;
-	waiting->queues.next_poll_ns = now_ns + every_ns - now_ns % every_ns;
-	for (size_t i = 0; waiting->queues.polling.first && i < QUEUE_POLLS; i++) {
+	waiting->queues.next_poll_ns = next_poll_after(waiting, now_ns);
+	for (size_t i = 0; waiting->queues.polling.first && i < POLLS_AT_ONCE; i++) {
 		struct suspended *suspended =
 		    list_of(waiting->queues.polling.first, struct suspended, queue.poll_node);
 
@@ -123,7 +144,7 @@ void key_queue_wake_due(struct waiting *waiting)
 			pending_reschedule(&waiting->pending, &suspended->unanswered, os_monotonic_ns());
 	}
 	pthread_mutex_unlock(&waiting->queues.lock);
-	run_polls(waiting);
+	make_polls_due(waiting);
 }
 
 /* Whether a waiter of higher priority has taken its slot in the queue. */
@@ -137,7 +158,7 @@ static bool is_dropped(struct waiting *waiting, const struct suspended *suspende
 	return is_dropped;
 }
 
-/* When the first of a queue tries again. */
+/* Returns when the first of a queue tries again, after an attempt that was denied. */
 static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspended,
                               const struct reply *reply, uint64_t now_ns)
 {
@@ -146,15 +167,15 @@ static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspend
 	suspended->queue.was_woken = false;
 	if (was_woken)
 		return now_ns;
-	/* No other server notifies this one when it releases something. */
+	/* other servers send no message when they release capacity of the key */
 	if (engine_must_poll(&suspended->work.plan))
 		add_poll(waiting, suspended, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);
 }
 
-/* Reports how long a work that is decided has waited. */
-static void count_end(struct waiting *waiting, struct suspended *suspended, struct reply *reply,
-                      uint64_t now_ns)
+/* Adds the time in queues to the answer of a work that is decided, and to the metrics. */
+static void count_wait_time(struct waiting *waiting, struct suspended *suspended,
+                            struct reply *reply, uint64_t now_ns)
 {
 	uint64_t start_ns = suspended->queue.wait_start_ns;
 
@@ -165,16 +186,20 @@ static void count_end(struct waiting *waiting, struct suspended *suspended, stru
 	pending_count_wait(waiting->decider, now_ns - start_ns);
 }
 
-/* Returns false if the queue of the key that denies the work now is full. */
-static bool move_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
+/*
+ * Leaves the work's queue, if any, for that of the key that denies the work now. Returns false if
+ * that is full.
+ */
+static bool join_another_queue(struct waiting *waiting, struct suspended *suspended,
+                               uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;
-	bool moves = queue->is_queued;
+	bool leaves_one = queue->is_queued;
 
 	key_queue_remove(waiting, suspended);
 	if (!join_queue(waiting, suspended, now_ns))
 		return false;
-	queue->has_moved |= moves;
+	queue->has_moved |= leaves_one;
 	if (queue->wait_start_ns == 0) {
 		queue->wait_start_ns = now_ns;
 		queue->deadline_ns = sat_add(now_ns, suspended->work.plan.max_wait_ns);
@@ -186,19 +211,19 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 {
 	struct queue_entry *queue = &suspended->queue;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
-	bool stays = queue->is_queued && suspended->work.plan.waits_at == queue->waiter.hash;
+	bool stays_in_queue = queue->is_queued && suspended->work.plan.waits_at == queue->waiter.hash;
 
-	if (reply->must_wait &&
-	    (is_dropped(waiting, suspended) || (!stays && !move_queue(waiting, suspended, now_ns))))
+	if (reply->must_wait && (is_dropped(waiting, suspended) ||
+	                         (!stays_in_queue && !join_another_queue(waiting, suspended, now_ns))))
 		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
 	if (!reply->must_wait) {
 		key_queue_remove(waiting, suspended);
 		if (!reply->is_unfinished)
-			count_end(waiting, suspended, reply, now_ns);
+			count_wait_time(waiting, suspended, reply, now_ns);
 		return PENDING_NEVER;
 	}
-	if (queue->is_first) /* `stays` is false for a new one: it tries in the next iteration */
-		due_ns = stays ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
+	if (queue->is_first) /* the first of a queue that it has just joined tries once more at once */
+		due_ns = stays_in_queue ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
 	return u64_min(due_ns, queue->queue_end_ns);
 }
 
@@ -208,10 +233,13 @@ void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspende
 	struct plan *plan = &suspended->work.plan;
 
 	if (now_ns >= queue->queue_end_ns)
-		plan->max_wait_ns = WEIR_ZERO;
+		plan->max_wait_ns = WEIR_ZERO; /* it may not wait any longer */
 	else if (plan->max_wait_ns != 0)
 		plan->max_wait_ns = queue->deadline_ns - now_ns;
-	plan->position = !queue->is_first ? WAIT_BEHIND : queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
+	if (!queue->is_first)
+		plan->position = WAIT_BEHIND;
+	else
+		plan->position = queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
 	plan->waits_at = queue->waiter.hash;
 	if (suspended->unanswered.config != waiting->decider->config)
 		handle_drop_removed_limits(waiting->decider, &suspended->work);

@@ -1,3 +1,11 @@
+/*
+ * pending.c: writes answers to each connection in the order of its requests. It stores an answer
+ * that is ready while an earlier request still waits, and an answer that may not be sent before the
+ * time at which a limit lets its request start.
+ *
+ * An unanswered work is a request without an answer: its client lists it, and while it waits it
+ * also stands in the worker's heap by its due time. `kind` says what it waits for.
+ */
 #include "server/waiting/pending.h"
 
 #include <stdlib.h>
@@ -5,10 +13,11 @@
 #include "server/requests/handle.h"
 #include "server/waiting/rollback.h"
 
-/* The bytes that malloc adds to three allocations. */
-#define ALLOCATIONS 48
+/* The bytes that malloc adds to the three allocations of a stored answer. */
+#define MALLOC_BYTES 48
 
-static void publish_count(const struct pending *pending)
+/* Sets the metric of requests that wait. */
+static void publish_waiting_count(const struct pending *pending)
 {
 	atomic_store_explicit(&pending->decider->metrics->pending_answers, pending->due.count,
 	                      memory_order_relaxed);
@@ -19,8 +28,11 @@ void pending_count_wait(struct decider *decider, uint64_t wait_ns)
 	metrics_observe(decider->metrics, METRICS_WAIT, wait_ns, 1);
 }
 
-/* Whether the plan lasts until the answer, so that it can give back its charges itself. */
-static bool owner_keeps_plan(const struct unanswered *unanswered)
+/*
+ * Whether the work's plan lasts until its answer is written, so that it can refund its own charges.
+ * Otherwise `refundable` lists them.
+ */
+static bool plan_can_refund(const struct unanswered *unanswered)
 {
 	return unanswered->owner && unanswered->owner->refund;
 }
@@ -62,17 +74,18 @@ void pending_free(struct unanswered *unanswered)
 		free(unanswered);
 }
 
-/* The work waits no more. */
-static void remove_from_heap(struct pending *pending, struct unanswered *unanswered)
+/* The work waits for nothing any more: `kind` is NULL. */
+static void end_wait(struct pending *pending, struct unanswered *unanswered)
 {
 	heap_remove(&pending->due, &unanswered->due_node);
 	unanswered->kind = NULL;
 }
 
+/* The work is decided, and its answer may be written. */
 static void mark_done(struct pending *pending, struct unanswered *unanswered)
 {
-	remove_from_heap(pending, unanswered);
-	publish_count(pending);
+	end_wait(pending, unanswered);
+	publish_waiting_count(pending);
 }
 
 bool pending_add(struct pending *pending, struct unanswered *unanswered,
@@ -84,7 +97,7 @@ bool pending_add(struct pending *pending, struct unanswered *unanswered,
 	if (!heap_add(&pending->due, &unanswered->due_node))
 		return false;
 	append_to_client(pending, unanswered);
-	publish_count(pending);
+	publish_waiting_count(pending);
 	return true;
 }
 
@@ -110,7 +123,7 @@ void pending_reschedule(struct pending *pending, struct unanswered *unanswered, 
 {
 	heap_remove(&pending->due, &unanswered->due_node);
 	unanswered->due_node.due = due_ns;
-	heap_add(&pending->due, &unanswered->due_node); /* cannot fail: a place has just become free */
+	heap_add(&pending->due, &unanswered->due_node); /* can't fail: an element was just removed */
 }
 
 void pending_grow(struct unanswered *unanswered, size_t bytes)
@@ -136,7 +149,10 @@ static void write_answer(struct unanswered *unanswered)
 	pending_free(unanswered);
 }
 
-/* Writes the answers that `unanswered`, which is done, has held up. */
+/*
+ * Called when `unanswered` is done: writes its answer, unless older requests of the connection are
+ * unanswered, and those of newer requests that have waited for it.
+ */
 static void write_finished(struct unanswered *unanswered)
 {
 	struct net_conn *conn = unanswered->conn;
@@ -150,28 +166,28 @@ static void write_finished(struct unanswered *unanswered)
 }
 
 /*
- * Lists the charges that a cancelled answer gives back, and returns their number. In a batch that
- * waits these are the charges of items that wait, and of items with permits that no client knows;
- * other items have started.
+ * Lists in `charges`, unless that is NULL, the charges to give back if the answer is cancelled, and
+ * returns their number. In a batch that waits these are the charges of items that wait, and of
+ * items with permits that no client knows; other items have started.
  */
-static size_t list_refundable(const struct work *work, const struct reply *reply,
-                              struct engine_charge *taken)
+static size_t list_refundable_charges(const struct work *work, const struct reply *reply,
+                                      struct engine_charge *charges)
 {
 	size_t n = 0, count;
 	const struct work *items = items_of(work, &count);
 
 	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op))
-		n = engine_charges(&work->plan, taken);
+		n = engine_charges(&work->plan, charges);
 	for (size_t i = 0; i < count; i++) {
 		const struct reply *item = &reply->items[i];
 
 		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
-			n += list_refundable(&items[i], item, taken ? taken + n : NULL);
+			n += list_refundable_charges(&items[i], item, charges ? charges + n : NULL);
 	}
 	return n;
 }
 
-/* Renders the answer, and lists its charges. Returns false if memory is short. */
+/* Renders the answer for later, and lists its charges. Returns false if memory is short. */
 static bool render_answer(struct pending *pending, struct unanswered *unanswered,
                           const struct work *work, struct reply *reply)
 {
@@ -179,29 +195,31 @@ static bool render_answer(struct pending *pending, struct unanswered *unanswered
 	unanswered->decision_number = ++pending->decision_count;
 	/* counts the charges first, without a list */
 	unanswered->refundable_count =
-	    owner_keeps_plan(unanswered) ? 0 : list_refundable(work, reply, NULL);
+	    plan_can_refund(unanswered) ? 0 : list_refundable_charges(work, reply, NULL);
 	if (unanswered->refundable_count > 0) {
 		unanswered->refundable =
 		    calloc(unanswered->refundable_count, sizeof *unanswered->refundable);
 		if (!unanswered->refundable)
 			return false;
-		list_refundable(work, reply, unanswered->refundable);
+		list_refundable_charges(work, reply, unanswered->refundable);
 	}
 	handle_render_reply(pending->decider, work, reply, &unanswered->reply);
 	buffer_trim(&unanswered->reply);
 	return !unanswered->reply.failed;
 }
 
-static void answer_due(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+/* The callback `due` of a work whose answer was delayed until it may start. */
+static void answer_at_start(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
 	pending_count_wait(pending->decider, unanswered->wait_ns + now_ns - unanswered->due_node.due);
 	mark_done(pending, unanswered);
 	write_finished(unanswered);
 }
 
-static const struct unanswered_kind waits_for_start = {answer_due, NULL};
+static const struct unanswered_kind waits_for_start = {answer_at_start, NULL};
 
-static uint64_t start_ns_of(const struct pending *pending, const struct reply *reply)
+/* Returns when the work may start: `wait_ns` after its decision, by the monotonic clock. */
+static uint64_t start_of_work_ns(const struct pending *pending, const struct reply *reply)
 {
 	return clock_monotonic(engine_clock(pending->decider->shared->table),
 	                       pending->decider->context.at.now_ns) +
@@ -221,26 +239,27 @@ static void cancel_and_close(struct pending *pending, struct net_conn *conn)
 	net_conn_finish(conn);
 }
 
-/* cancel_and_close also gives back the charges of works with a plan. */
+/* For want of memory. cancel_and_close also gives back the charges of works with a plan. */
 static void fail_unanswered(struct pending *pending, struct unanswered *unanswered,
                             struct work *work)
 {
-	if (!owner_keeps_plan(unanswered))
+	if (!plan_can_refund(unanswered))
 		rollback_out_of_memory(pending->decider, work);
 	cancel_and_close(pending, unanswered->conn);
 }
 
-/* Tells the network how much memory the work takes now. */
-static void count_size(struct unanswered *unanswered, size_t size)
+/* Charges the connection for the memory that the work takes now. */
+static void set_charged_bytes(struct unanswered *unanswered, size_t size)
 {
 	net_conn_remove_pending(unanswered->conn, unanswered->charged_bytes);
 	unanswered->charged_bytes = size;
 	net_conn_add_pending(unanswered->conn, size);
 }
 
-/* Renders into the connection's output, without a copy. Returns false if memory is short. */
-static bool write_now(struct pending *pending, struct unanswered *unanswered, struct work *work,
-                      struct reply *reply)
+/* Renders the answer into the connection's output, without a copy. Returns false if memory is
+ * short. */
+static bool render_into_output(struct pending *pending, struct unanswered *unanswered,
+                               struct work *work, struct reply *reply)
 {
 	struct buffer *out = net_conn_output(unanswered->conn);
 	size_t len = out->len;
@@ -259,7 +278,7 @@ void pending_answer_suspended(struct pending *pending, struct unanswered *unansw
 	count_request(pending, work);
 	if (reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
 	    !conn_answers_in_any_order(unanswered->conn)) {
-		if (!write_now(pending, unanswered, work, reply)) {
+		if (!render_into_output(pending, unanswered, work, reply)) {
 			fail_unanswered(pending, unanswered, work);
 			return;
 		}
@@ -271,10 +290,10 @@ void pending_answer_suspended(struct pending *pending, struct unanswered *unansw
 		fail_unanswered(pending, unanswered, work);
 		return;
 	}
-	count_size(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
+	set_charged_bytes(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
 	if (reply->wait_ns > 0) {
 		unanswered->kind = &waits_for_start;
-		pending_reschedule(pending, unanswered, start_ns_of(pending, reply));
+		pending_reschedule(pending, unanswered, start_of_work_ns(pending, reply));
 	} else {
 		mark_done(pending, unanswered);
 		write_finished(unanswered);
@@ -292,13 +311,13 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 	}
 	unanswered->charged_bytes = sizeof *unanswered + unanswered->reply.capacity +
 	                            unanswered->refundable_count * sizeof *unanswered->refundable +
-	                            ALLOCATIONS;
+	                            MALLOC_BYTES;
 	unanswered->conn = work->conn;
 	pending_identify(unanswered, pending->decider, work);
 	if (reply->wait_ns == 0)
 		append_to_client(pending, unanswered);
 	else if (!pending_add(pending, unanswered, &waits_for_start, work->conn,
-	                      start_ns_of(pending, reply))) {
+	                      start_of_work_ns(pending, reply))) {
 		pending_free(unanswered);
 		return false;
 	}
@@ -307,15 +326,16 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 
 void pending_answer_new(struct pending *pending, struct work *work, struct reply *reply)
 {
-	bool behind = client_of(work->conn)->unanswered.first && !conn_answers_in_any_order(work->conn);
+	bool is_behind_others =
+	    client_of(work->conn)->unanswered.first && !conn_answers_in_any_order(work->conn);
 	size_t len;
 
 	count_request(pending, work);
-	if (reply->wait_ns > 0 || behind) {
+	if (reply->wait_ns > 0 || is_behind_others) {
 		if (store_answer(pending, work, reply))
 			return;
 		rollback_out_of_memory(pending->decider, work);
-		if (behind) {
+		if (is_behind_others) {
 			cancel_and_close(pending, work->conn);
 			return;
 		}
@@ -330,29 +350,29 @@ void pending_answer_new(struct pending *pending, struct work *work, struct reply
 	}
 }
 
-/* Takes an unanswered work out of its client's list and the heap. */
+/* Removes a cancelled work from its client's list and the heap. */
 static void detach_work(struct pending *pending, struct unanswered *unanswered)
 {
 	if (unanswered->kind) {
 		metrics_add(&pending->decider->metrics->cancelled, 1);
 		if (unanswered->kind->cancel)
 			unanswered->kind->cancel(pending, unanswered);
-		remove_from_heap(pending, unanswered);
+		end_wait(pending, unanswered);
 	}
 	unlink_from_client(unanswered);
 }
 
-/* Detaches a work into a list that is sorted by decision, the newest first. */
+/* Moves a cancelled work to a list that is sorted by decision, the newest first. */
 static void detach_by_decision(struct pending *pending, struct unanswered *unanswered,
                                struct list *detached)
 {
-	struct list_node *at = detached->first;
+	struct list_node *older = detached->first;
 
 	detach_work(pending, unanswered);
-	while (at && list_of(at, struct unanswered, client_node)->decision_number >
-	                 unanswered->decision_number)
-		at = at->next;
-	list_insert(detached, &unanswered->client_node, at);
+	while (older && list_of(older, struct unanswered, client_node)->decision_number >
+	                    unanswered->decision_number)
+		older = older->next;
+	list_insert(detached, &unanswered->client_node, older);
 }
 
 /* Gives back the charges of all works of a list, at the present time. */
@@ -361,14 +381,14 @@ static void refund_detached(struct pending *pending, struct list *detached)
 	decider_read_clock(pending->decider);
 	LIST_EACH(detached, struct unanswered, client_node, unanswered)
 	{
-		if (owner_keeps_plan(unanswered))
+		if (plan_can_refund(unanswered))
 			unanswered->owner->refund(unanswered);
 		for (size_t i = unanswered->refundable_count; i > 0; i--)
 			engine_refund_charge(&pending->decider->context, unanswered->config->engine,
 			                     &unanswered->refundable[i - 1]);
 		pending_free(unanswered);
 	}
-	publish_count(pending); /* only now is nothing of theirs charged any more */
+	publish_waiting_count(pending); /* only now is nothing of theirs charged any more */
 }
 
 void pending_cancel(struct pending *pending, struct net_conn *conn)
@@ -394,18 +414,19 @@ bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsig
 	return false;
 }
 
-static bool has_sender(const struct pending *pending, const struct unanswered *unanswered)
+/* Whether the user that sent the work is still a user after a reload. */
+static bool still_has_sender(const struct pending *pending, const struct unanswered *unanswered)
 {
 	const struct users *users = pending->decider->config->users,
-	                   *before = unanswered->config->users;
+	                   *old_users = unanswered->config->users;
 
-	return !users || users_find(users, before->items[unanswered->sender_number - 1].id);
+	return !users || users_find(users, old_users->items[unanswered->sender_number - 1].id);
 }
 
 void pending_close_removed_senders(struct pending *pending)
 {
 	const struct unanswered *last = NULL; /* consecutive works often have the same user */
-	bool stays = true;
+	bool has_sender = true;
 
 	for (size_t i = 0; i < pending->due.count; i++) {
 		struct unanswered *unanswered = (struct unanswered *)pending->due.nodes[i];
@@ -414,11 +435,10 @@ void pending_close_removed_senders(struct pending *pending)
 			continue;
 		if (!last || last->config != unanswered->config ||
 		    last->sender_number != unanswered->sender_number)
-			stays = has_sender(pending, unanswered);
+			has_sender = still_has_sender(pending, unanswered);
 		last = unanswered;
-		if (!stays)
-			net_conn_abort(
-			    unanswered->conn); /* on_client_close comes later, and gives back the charges */
+		if (!has_sender) /* on_client_close is called later, and gives back the charges */
+			net_conn_abort(unanswered->conn);
 	}
 }
 
@@ -446,21 +466,22 @@ uint64_t pending_due(const struct pending *pending)
 
 void pending_abandon_late(struct pending *pending)
 {
-	uint64_t last_ns = os_monotonic_ns() + pending->stop_timeout_ns;
+	uint64_t deadline_ns = os_monotonic_ns() + pending->stop_timeout_ns;
 	struct heap *due = &pending->due;
-	size_t sorted = 0;
+	size_t sorted_count = 0;
 
-	/* Start with the newest start: of each key only the newest one can be given back. */
+	/* Cancel the works that start last first: only the newest start of a key can be refunded. */
 	for (;;) {
 		size_t n = due->count;
 
-		if (n != sorted) /* the last cancel has removed more than the last element */
+		/* sorted still, if the last cancellation has removed nothing but the last element */
+		if (n != sorted_count)
 			heap_sort(due);
 		while (n > 0 && due->nodes[n - 1]->due == PENDING_NEVER) /* stores answer soon */
 			n--;
-		if (n == 0 || due->nodes[n - 1]->due <= last_ns)
+		if (n == 0 || due->nodes[n - 1]->due <= deadline_ns)
 			break;
-		sorted = due->count - 1;
+		sorted_count = due->count - 1;
 		cancel_and_close(pending, ((struct unanswered *)due->nodes[n - 1])->conn);
 	}
 }

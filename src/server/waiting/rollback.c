@@ -1,24 +1,30 @@
+/*
+ * rollback.c: gives back the charges of requests that are decided but will not be answered: their
+ * client has left, or there is no memory for the answer. A work is a request that is processed; a
+ * batch has a work for each item.
+ */
 #include "server/waiting/rollback.h"
 
 #include "engine/remote/submit.h"
 
+/* Refunds the charges of a plan. If a store has to do that, counts it, unless it is counted. */
 static void cancel_plan(struct decider *decider, struct plan *plan)
 {
-	bool had_submission = plan->submission != NULL;
+	bool is_counted = plan->submission != NULL; /* it is at a store already */
 	enum engine_state state = engine_cancel(&decider->context, plan);
 
-	if (!had_submission)
+	if (!is_counted)
 		decider_count_submission(decider, state);
 }
 
-/* Rolls back all items of a batch, too: none of them has an answer. */
-static void rollback_work(struct decider *decider, struct work *work)
+/* Rolls back a work with all its items, the newest charges first. */
+static void rollback_all(struct decider *decider, struct work *work)
 {
 	size_t n;
 	struct work *items = items_of(work, &n);
 
 	for (size_t i = n; i > 0; i--)
-		rollback_work(decider, &items[i - 1]);
+		rollback_all(decider, &items[i - 1]);
 	if (work->status == WEIR_OK)
 		cancel_plan(decider, &work->plan);
 }
@@ -30,15 +36,17 @@ void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wa
 
 	for (size_t i = n; i > 0; i--) {
 		const struct reply *reply = &((const struct batch *)work->full_request)->replies[i - 1];
+		bool keeps_charges = wait_ns > 0 && reply->wait_ns == 0 && reply->permit.len == 0;
 
-		/* an item that has started without a permit keeps its charges */
-		if (wait_ns == 0 || reply->wait_ns > 0 || reply->permit.len > 0)
+		/* an item without a wait or a permit has started when the batch began to wait */
+		if (!keeps_charges)
 			rollback_unanswered(decider, &items[i - 1], reply->wait_ns);
 	}
 	if (work->status == WEIR_OK)
 		cancel_plan(decider, &work->plan);
 }
 
+/* Resumes the plans that a store has answered, until nothing is left to refund. */
 void rollback_continue(struct decider *decider, struct work *work)
 {
 	size_t n;
@@ -64,7 +72,7 @@ void rollback_abandon(struct work *work)
 
 void rollback_out_of_memory(struct decider *decider, struct work *work)
 {
-	rollback_work(decider, work);
+	rollback_all(decider, work);
 	if (work->kind == REQUEST_LOCAL) /* such a request has an answer of its own */
 		return;
 	work->status = WEIR_ENOMEM;

@@ -1,3 +1,8 @@
+/*
+ * suspend.c: copies a work, a request that is being processed, with all that its plan and its
+ * answer need into a block of its own, so that it outlives the iteration whose memory it was read
+ * into.
+ */
 #include "server/waiting/suspend.h"
 
 #include <stdlib.h>
@@ -7,13 +12,14 @@
 
 #define ALIGNMENT alignof(max_align_t)
 
-/* The size of most suspended works, and how many free blocks of that size are kept. */
-#define SMALL     ((size_t)896)
-#define SPARE_MAX 2048
+/* The size of most suspended works, and how many free blocks of that size a worker retains. */
+#define SMALL_BLOCK_BYTES ((size_t)896)
+#define SPARE_BLOCKS_MAX  2048
 
 /*
  * Memory that is given out from its start. Once it is used up, reserve_space() returns NULL but
- * still counts.
+ * still counts. The functions below then copy nothing: so they find the size of block that is
+ * needed.
  */
 struct copy_space {
 	char *memory;
@@ -28,6 +34,7 @@ static void *reserve_space(struct copy_space *copy_space, size_t size)
 	return copy_space->used <= copy_space->size ? memory : NULL;
 }
 
+/* Returns NULL if the space is used up, as all functions of this kind. */
 static void *copy_block(struct copy_space *copy_space, const void *from, size_t size)
 {
 	void *to = reserve_space(copy_space, size);
@@ -83,18 +90,18 @@ static const struct weir_attribute *copy_attributes(struct copy_space *copy_spac
 	struct weir_attribute *to = reserve_space(copy_space, n * sizeof *to), ignored;
 
 	for (size_t i = 0; i < n; i++) {
-		struct weir_attribute *one = to ? &to[i] : &ignored;
+		struct weir_attribute *attribute = to ? &to[i] : &ignored;
 
-		*one = from[i];
-		one->name = copy_block(copy_space, from[i].name, strlen(from[i].name) + 1);
-		one->value = copy_block(copy_space, from[i].value, from[i].value_len);
+		*attribute = from[i];
+		attribute->name = copy_block(copy_space, from[i].name, strlen(from[i].name) + 1);
+		attribute->value = copy_block(copy_space, from[i].value, from[i].value_len);
 	}
 	return to;
 }
 
-/* Copies the other fields, too, of an item that is not prepared yet. */
-static void copy_unprepared(struct copy_space *copy_space, const struct request *from,
-                            struct request *to)
+/* Copies the fields that copy_request omits, for an item of a batch that is not prepared yet. */
+static void copy_unprepared_fields(struct copy_space *copy_space, const struct request *from,
+                                   struct request *to)
 {
 	struct request *items = (struct request *)to->items, ignored = {0};
 
@@ -104,7 +111,7 @@ static void copy_unprepared(struct copy_space *copy_space, const struct request 
 	to->attributes = copy_attributes(copy_space, from->attributes, from->attribute_count);
 	to->attribute_count = from->attribute_count;
 	for (size_t i = 0; i < from->item_count; i++)
-		copy_unprepared(copy_space, &from->items[i], items ? &items[i] : &ignored);
+		copy_unprepared_fields(copy_space, &from->items[i], items ? &items[i] : &ignored);
 }
 
 /* Omits the login: the sender of a batch is known, and is not proved again for its items. */
@@ -120,57 +127,60 @@ static const struct request_origin *copy_origin(struct copy_space *copy_space,
 	return origin;
 }
 
-/* Copies the fields that items which have not begun still need. */
-static void copy_rest(struct copy_space *copy_space, const struct batch *from, struct request *to)
+/* Copies what the items of a batch that have not begun still need to be prepared. */
+static void copy_items_to_begin(struct copy_space *copy_space, const struct batch *from,
+                                struct request *to)
 {
 	struct request *items = (struct request *)to->items, ignored = {0};
 
 	to->origin = copy_origin(copy_space, from->request.origin);
 	for (size_t i = from->begun_count; i < from->request.item_count; i++)
-		copy_unprepared(copy_space, &from->request.items[i], items ? &items[i] : &ignored);
+		copy_unprepared_fields(copy_space, &from->request.items[i], items ? &items[i] : &ignored);
 }
 
 static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
                       const struct work *from, struct work *to);
 
+/* Copies a batch with its items. Their replies begin empty. */
 static struct request *copy_batch(const struct weir_table *table, struct copy_space *copy_space,
                                   const struct work *work)
 {
-	size_t n;
-	const struct work *items = items_of(work, &n);
+	size_t begun;
+	const struct work *items = items_of(work, &begun);
 	const struct batch *from = (const struct batch *)work->full_request;
-	size_t all = from->request.item_count;
-	struct batch *batch = reserve_space(copy_space, sizeof *batch + all * sizeof *batch->items);
-	struct reply *replies = reserve_space(copy_space, all * sizeof *replies);
+	size_t item_count = from->request.item_count;
+	struct batch *batch =
+	    reserve_space(copy_space, sizeof *batch + item_count * sizeof *batch->items);
+	struct reply *replies = reserve_space(copy_space, item_count * sizeof *replies);
 	struct request request;
-	struct work item;
+	struct work ignored;
 
 	copy_request(copy_space, work->full_request, &request);
-	copy_rest(copy_space, from, &request);
+	copy_items_to_begin(copy_space, from, &request);
 	if (batch) {
 		*batch = *from;
 		batch->request = request;
 		batch->replies = replies;
 	}
-	for (size_t i = 0; i < n; i++)
-		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &item);
-	for (size_t i = 0; replies && i < all; i++)
-		replies[i] = (struct reply){.is_unfinished = true}; /* to be finished; see handle.c */
+	for (size_t i = 0; i < begun; i++)
+		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &ignored);
+	for (size_t i = 0; replies && i < item_count; i++)
+		replies[i] = (struct reply){.is_unfinished = true}; /* finish_batch runs these */
 	return batch ? &batch->request : NULL;
 }
 
-static struct request *copy_whole(const struct weir_table *table, struct copy_space *copy_space,
-                                  const struct work *work)
+static struct request *copy_full_request(const struct weir_table *table,
+                                         struct copy_space *copy_space, const struct work *work)
 {
-	struct request *whole, ignored;
+	struct request *request, ignored;
 
 	if (!work->full_request)
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
 		return copy_batch(table, copy_space, work);
-	whole = reserve_space(copy_space, sizeof *whole);
-	copy_request(copy_space, work->full_request, whole ? whole : &ignored);
-	return whole;
+	request = reserve_space(copy_space, sizeof *request);
+	copy_request(copy_space, work->full_request, request ? request : &ignored);
+	return request;
 }
 
 static void copy_plan(const struct weir_table *table, struct copy_space *copy_space,
@@ -193,7 +203,7 @@ static void copy_work(const struct weir_table *table, struct copy_space *copy_sp
 	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
 		to->message = copy_block(copy_space, from->message, strlen(from->message) + 1);
 	else
-		to->full_request = copy_whole(table, copy_space, from);
+		to->full_request = copy_full_request(table, copy_space, from);
 }
 
 bool suspend_needed_for_store(const struct work *work)
@@ -207,8 +217,8 @@ bool suspend_needed_for_store(const struct work *work)
 	return work_has_plan(work) && engine_is_remote(&work->plan);
 }
 
-/* The memory that stores need for the plans of a work. */
-static size_t size_elsewhere(const struct work *work)
+/* The memory that store clients need for the plans of a work while these are at stores. */
+static size_t bytes_at_stores(const struct work *work)
 {
 	size_t n;
 	const struct work *items = items_of(work, &n);
@@ -216,7 +226,7 @@ static size_t size_elsewhere(const struct work *work)
 	    work_has_plan(work) && engine_is_remote(&work->plan) ? submit_size(&work->plan) : 0;
 
 	for (size_t i = 0; i < n; i++)
-		size += size_elsewhere(&items[i]);
+		size += bytes_at_stores(&items[i]);
 	return size;
 }
 
@@ -226,7 +236,7 @@ size_t suspend_size(const struct work *work)
 	    work->kind == REQUEST_BATCH && work->status == WEIR_OK ? work->full_request->item_count : 0;
 
 	return PENDING_SIZE + n * (sizeof *work + sizeof(struct request) + sizeof(struct reply)) +
-	       size_elsewhere(work);
+	       bytes_at_stores(work);
 }
 
 /* Keeps small blocks for later works: an iteration may suspend many. */
@@ -235,7 +245,7 @@ void suspend_release(struct unanswered *unanswered)
 	struct suspended *suspended = (struct suspended *)unanswered;
 	struct waiting *waiting = suspended->waiting;
 
-	if (suspended->block_size > SMALL || waiting->spare_count == SPARE_MAX) {
+	if (suspended->block_size > SMALL_BLOCK_BYTES || waiting->spare_count == SPARE_BLOCKS_MAX) {
 		free(suspended);
 		return;
 	}
@@ -243,21 +253,21 @@ void suspend_release(struct unanswered *unanswered)
 	waiting->spare_count++;
 }
 
-/* The fields before `work` are zero. */
+/* Returns a free block or a new one. The fields before `work` are zero. */
 static struct suspended *allocate_suspended(struct waiting *waiting, size_t size)
 {
-	struct list_node *spare = size <= SMALL ? list_pop(&waiting->spare_blocks) : NULL;
+	struct list_node *spare = size <= SMALL_BLOCK_BYTES ? list_pop(&waiting->spare_blocks) : NULL;
 	struct suspended *suspended = list_of(spare, struct suspended, node);
 
 	if (suspended) {
 		waiting->spare_count--;
 	} else {
-		suspended = malloc(size <= SMALL ? SMALL : size);
+		suspended = malloc(size <= SMALL_BLOCK_BYTES ? SMALL_BLOCK_BYTES : size);
 		if (!suspended)
 			return NULL;
 	}
 	memset(suspended, 0, offsetof(struct suspended, work));
-	suspended->block_size = size <= SMALL ? SMALL : size;
+	suspended->block_size = size <= SMALL_BLOCK_BYTES ? SMALL_BLOCK_BYTES : size;
 	suspended->waiting = waiting;
 	suspended->decider = waiting->decider;
 	return suspended;
@@ -267,7 +277,8 @@ static struct suspended *allocate_suspended(struct waiting *waiting, size_t size
  * Copies into a block of `size`, or of the size that turns out to be needed. Returns NULL if memory
  * is short.
  */
-static struct suspended *copy_into(struct waiting *waiting, const struct work *work, size_t size)
+static struct suspended *copy_to_block(struct waiting *waiting, const struct work *work,
+                                       size_t size)
 {
 	struct suspended *suspended = allocate_suspended(waiting, size);
 	struct copy_space copy_space;
@@ -279,18 +290,18 @@ static struct suspended *copy_into(struct waiting *waiting, const struct work *w
 	if (copy_space.used <= copy_space.size)
 		return suspended;
 	suspend_release(&suspended->unanswered);
-	return copy_into(waiting, work, sizeof *suspended + copy_space.used);
+	return copy_to_block(waiting, work, sizeof *suspended + copy_space.used);
 }
 
 struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
                                const struct unanswered_kind *kind,
                                const struct unanswered_owner *owner)
 {
-	struct suspended *suspended = copy_into(waiting, work, SMALL);
+	struct suspended *suspended = copy_to_block(waiting, work, SMALL_BLOCK_BYTES);
 
 	if (!suspended)
 		return NULL;
-	suspended->unanswered.charged_bytes = suspended->block_size + size_elsewhere(work);
+	suspended->unanswered.charged_bytes = suspended->block_size + bytes_at_stores(work);
 	pending_identify(&suspended->unanswered, waiting->decider, work);
 	suspended->unanswered.owner = owner;
 	if (pending_add(&waiting->pending, &suspended->unanswered, kind, work->conn, PENDING_NEVER))
