@@ -34,7 +34,8 @@ static void set_call_time(struct call *call, uint64_t now_ns)
 	call->context.at = clock_moment_at(engine_clock(call->context.table), now_ns);
 }
 
-/* Fills the caller's `permits`, and stores the key names that a refund at the remote store needs.
+/*
+ * Fills the caller's `permits`, and stores the key names that a refund at the remote store needs.
  */
 static void return_permits(const struct call *call, struct weir_permits *permits)
 {
@@ -62,7 +63,8 @@ static bool has_valid_attributes(const struct engine_attributes *attributes)
 	return true;
 }
 
-/* Acquires; the thread waits if the request has a deadline. `permits` is NULL if none are wanted.
+/*
+ * Acquires; the thread waits if the request has a deadline. `permits` is NULL if none are wanted.
  */
 static int decide_by_rules(const struct weir_engine *engine,
                            const struct engine_attributes *attributes,
@@ -109,7 +111,8 @@ int weir_engine_ask(weir_engine *engine, const struct weir_attribute *attributes
 	                       &request, ask_time(ask->now_ns), ask->permits, decision);
 }
 
-/* Prepares a refund or report of the charges of `permits`. Returns 0 or an error; free call->arena.
+/*
+ * Prepares a refund or report of the charges of `permits`. Returns 0 or an error; free call->arena.
  */
 static int prepare_refund_call(struct call *call, const struct weir_engine *engine,
                                const struct weir_permits *permits)

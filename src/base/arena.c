@@ -1,4 +1,7 @@
-/* arena.c: allocates from chunks of 16 KiB, which are freed together. */
+/*
+ * arena.c: allocates memory that is freed all at once. An arena hands out parts of larger chunks,
+ * and frees only these.
+ */
 #include "base/arena.h"
 
 #include <stdalign.h>
@@ -11,10 +14,23 @@
 
 struct arena_chunk {
 	struct arena_chunk *next;
-	size_t size, used;
-	bool borrowed;
+	size_t size, used; /* bytes of `data` */
+	bool is_borrowed;  /* the memory is the caller's, see arena_borrow */
 	alignas(max_align_t) unsigned char data[];
 };
+
+/* Makes the arena's newest chunk, with space for at least `size` bytes. NULL without memory. */
+static struct arena_chunk *add_chunk(struct arena *arena, size_t size)
+{
+	size_t chunk_size = size > CHUNK_SIZE ? size : CHUNK_SIZE;
+	struct arena_chunk *chunk = malloc(sizeof *chunk + chunk_size);
+
+	if (chunk) {
+		*chunk = (struct arena_chunk){.next = arena->chunks, .size = chunk_size};
+		arena->chunks = chunk;
+	}
+	return chunk;
+}
 
 void *arena_alloc(struct arena *arena, size_t size)
 {
@@ -25,26 +41,22 @@ void *arena_alloc(struct arena *arena, size_t size)
 	if (size > SIZE_MAX / 2)
 		return NULL;
 	size = (size + align - 1) / align * align;
-	if (!chunk || chunk->size - chunk->used < size) {
-		size_t room = size > CHUNK_SIZE ? size : CHUNK_SIZE;
-
-		chunk = malloc(sizeof *chunk + room);
-		if (!chunk)
-			return NULL;
-		*chunk = (struct arena_chunk){.next = arena->chunks, .size = room};
-		arena->chunks = chunk;
-	}
+	if (!chunk || chunk->size - chunk->used < size)
+		chunk = add_chunk(arena, size);
+	if (!chunk)
+		return NULL;
 	memory = chunk->data + chunk->used;
 	chunk->used += size;
 	arena->used += size;
 	return memset(memory, 0, size);
 }
 
+/* The caller's memory becomes the first chunk. */
 void arena_borrow(struct arena *arena, void *memory, size_t size)
 {
 	struct arena_chunk *chunk = memory;
 
-	*chunk = (struct arena_chunk){.size = size - sizeof *chunk, .borrowed = true};
+	*chunk = (struct arena_chunk){.size = size - sizeof *chunk, .is_borrowed = true};
 	*arena = (struct arena){.chunks = chunk};
 }
 
@@ -69,26 +81,27 @@ static void free_chunks(struct arena_chunk *chunk)
 	while (chunk) {
 		struct arena_chunk *next = chunk->next;
 
-		if (!chunk->borrowed)
+		if (!chunk->is_borrowed)
 			free(chunk);
 		chunk = next;
 	}
 }
 
+/* Frees all chunks but the newest one, which serves the next use unless it is unusually large. */
 void arena_reset(struct arena *arena)
 {
-	struct arena_chunk *keep = arena->chunks;
+	struct arena_chunk *newest = arena->chunks;
 
 	arena->used = 0;
-	if (!keep)
+	if (!newest)
 		return;
-	free_chunks(keep->next);
-	keep->next = NULL;
-	if (keep->size > CHUNK_SIZE) {
-		free(keep);
+	free_chunks(newest->next);
+	newest->next = NULL;
+	if (newest->size > CHUNK_SIZE) {
+		free(newest);
 		arena->chunks = NULL;
 	} else {
-		keep->used = 0;
+		newest->used = 0;
 	}
 }
 

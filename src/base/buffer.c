@@ -1,4 +1,7 @@
-/* buffer.c: grows a buffer, and appends numbers and escaped texts to it. */
+/*
+ * buffer.c: implements a growing buffer of bytes, to which numbers and escaped texts are appended.
+ * After a write without memory, or past the buffer's bound, `failed` is set and nothing is written.
+ */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -8,31 +11,37 @@
 
 #include "base/number.h"
 
-char *buffer_reserve_slow(struct buffer *buffer, size_t len)
+/*
+ * Doubles the memory until it holds `len` bytes, at most buffer->max. Returns false without memory.
+ */
+static bool grow_buffer(struct buffer *buffer, size_t len)
 {
-	size_t need, capacity;
+	size_t capacity = buffer->capacity ? buffer->capacity : 256;
 	char *data;
 
-	if (buffer->failed || __builtin_add_overflow(buffer->len, len, &need) ||
-	    (buffer->max && need > buffer->max)) {
-		buffer->failed = true;
-		return NULL;
-	}
-	if (!buffer->data || need > buffer->capacity) {
-		capacity = buffer->capacity ? buffer->capacity : 256;
-		while (capacity < need)
-			capacity *= 2;
-		if (buffer->max && capacity > buffer->max)
-			capacity = buffer->max;
-		data = realloc(buffer->data, capacity);
-		if (!data) {
-			buffer->failed = true;
-			return NULL;
-		}
-		buffer->data = data;
-		buffer->capacity = capacity;
-	}
-	return buffer->data + buffer->len;
+	while (capacity < len)
+		capacity *= 2;
+	if (buffer->max && capacity > buffer->max)
+		capacity = buffer->max;
+	data = realloc(buffer->data, capacity);
+	if (!data)
+		return false;
+	buffer->data = data;
+	buffer->capacity = capacity;
+	return true;
+}
+
+/* Returns where `len` more bytes go, or NULL: then the buffer has failed. */
+char *buffer_reserve_slow(struct buffer *buffer, size_t len)
+{
+	size_t new_len;
+	bool fits = !buffer->failed && !__builtin_add_overflow(buffer->len, len, &new_len) &&
+	            (!buffer->max || new_len <= buffer->max);
+
+	if (fits && (!buffer->data || new_len > buffer->capacity))
+		fits = grow_buffer(buffer, new_len);
+	buffer->failed = !fits;
+	return fits ? buffer->data + buffer->len : NULL;
 }
 
 void buffer_add_u64(struct buffer *buffer, uint64_t value)
@@ -63,10 +72,12 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
 	buffer->len += (size_t)len;
 }
 
+/* Returns the length of the UTF-8 sequence at `p`, or 0 if it is not valid. */
 size_t utf8_sequence(const unsigned char *p, size_t len)
 {
-	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
-	unsigned second;
+	size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+	unsigned first_two;
+	bool is_overlong, is_surrogate, is_too_large;
 
 	if (n == 1)
 		return 1;
@@ -75,16 +86,15 @@ size_t utf8_sequence(const unsigned char *p, size_t len)
 	for (size_t i = 1; i < n; i++)
 		if ((p[i] & 0xc0) != 0x80)
 			return 0;
-	second = (unsigned)p[0] << 8 | p[1];
-	if (second < 0xe0a0 && n == 3)
-		return 0;
-	if ((second >= 0xeda0 && n == 3 && p[0] == 0xed) || (n == 4 && (second < 0xf090 || second > 0xf48f)))
-		return 0;
-	return n;
+	first_two = (unsigned)p[0] << 8 | p[1];
+	is_overlong = (n == 3 && first_two < 0xe0a0) || (n == 4 && first_two < 0xf090);
+	is_surrogate = p[0] == 0xed && p[1] >= 0xa0; /* U+D800 to U+DFFF */
+	is_too_large = first_two > 0xf48f;           /* past U+10FFFF */
+	return is_overlong || is_surrogate || is_too_large ? 0 : n;
 }
 
-/* Counts the bytes at the beginning that need no escape in JSON and are ASCII. */
-static size_t plain_run(const unsigned char *p, size_t len)
+/* Counts the leading bytes that are ASCII and need no escape in JSON. */
+static size_t count_plain(const unsigned char *p, size_t len)
 {
 	static const bool is_plain[256] = {
 	    [' ' ... '!'] = true,
@@ -98,6 +108,7 @@ static size_t plain_run(const unsigned char *p, size_t len)
 	return n;
 }
 
+/* Appends the text as the inside of a JSON string; U+FFFD replaces bytes that are not UTF-8. */
 void buffer_add_json(struct buffer *buffer, struct slice text)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -107,15 +118,15 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 		return;
 	end = p + text.len;
 	for (;;) {
-		size_t n = plain_run(p, (size_t)(end - p));
+		size_t plain = count_plain(p, (size_t)(end - p)), n;
 
-		buffer_add(buffer, p, n);
-		p += n;
+		buffer_add(buffer, p, plain);
+		p += plain;
 		if (p == end)
 			return;
 		n = utf8_sequence(p, (size_t)(end - p));
 		if (n == 0)
-			buffer_add(buffer, "\xef\xbf\xbd", 3);
+			buffer_add_text(buffer, "\xef\xbf\xbd");
 		else if (*p == '"' || *p == '\\')
 			buffer_add(buffer, (const char[]){'\\', (char)*p}, 2);
 		else if (n == 1)
@@ -127,8 +138,8 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 }
 
 /*
- * Whether a character changes the direction of the text or ends a line: U+061C, U+200E, U+200F,
- * U+2028 to U+202E, U+2066 to U+2069.
+ * Whether a character of `len` bytes changes the direction of the text or ends a line: U+061C,
+ * U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
  */
 static bool changes_direction(const unsigned char *p, size_t len)
 {
@@ -140,20 +151,30 @@ static bool changes_direction(const unsigned char *p, size_t len)
 	                    : p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
 }
 
-void buffer_add_shown(struct buffer *buffer, struct slice text)
+/* Whether a terminal must not get the character as it is. Its `len` is 0 if it is not UTF-8. */
+static bool needs_escape(const unsigned char *p, size_t len)
+{
+	if (len == 0)
+		return true;
+	if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0)) /* control characters */
+		return true;
+	return changes_direction(p, len);
+}
+
+/* Appends the text for a terminal: \xHH replaces each byte that could do harm there. */
+void buffer_add_printable(struct buffer *buffer, struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
 
 	while (p < end) {
-		size_t n = utf8_sequence(p, (size_t)(end - p));
-		bool control =
-		    n == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0) || changes_direction(p, n);
+		size_t n = utf8_sequence(p, (size_t)(end - p)), consumed = u64_max(n, 1);
 
-		if (!control)
+		if (!needs_escape(p, n))
 			buffer_add(buffer, (const char *)p, n);
-		for (size_t i = 0; control && i < u64_max(n, 1); i++)
-			buffer_printf(buffer, "\\x%02x", p[i]);
-		p += u64_max(n, 1);
+		else
+			for (size_t i = 0; i < consumed; i++)
+				buffer_printf(buffer, "\\x%02x", p[i]);
+		p += consumed;
 	}
 }
 
@@ -164,6 +185,7 @@ void buffer_consume(struct buffer *buffer, size_t len)
 		memmove(buffer->data, buffer->data + len, buffer->len);
 }
 
+/* Returns the unused memory to the system. */
 void buffer_trim(struct buffer *buffer)
 {
 	char *data = buffer->len > 0 && buffer->len < buffer->capacity

@@ -63,7 +63,7 @@ void buffer_add_json(struct buffer *buffer, struct slice text);
  * Appends `text` for a terminal: bytes of control characters, of characters that change the
  * direction of the text, and of invalid UTF-8 are written as \xHH.
  */
-void buffer_add_shown(struct buffer *buffer, struct slice text);
+void buffer_add_printable(struct buffer *buffer, struct slice text);
 /**
  * Returns the length of the valid UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629: no overlong
  * forms, no surrogates).

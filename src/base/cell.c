@@ -1,4 +1,7 @@
-/* cell.c: asks the processor how cells can be loaded, and backs off from a contended cell. */
+/*
+ * cell.c: finds out how this processor can load a cell (the 16-byte state of one key, which threads
+ * change by compare-and-swap), and backs off from a cell that many threads change at once.
+ */
 #include "base/cell.h"
 
 #include "base/os/os.h"
@@ -9,6 +12,7 @@
 #include <sys/auxv.h>
 #endif
 
+/* Whether a plain load of 16 bytes is atomic. Otherwise cells are loaded by a compare-and-swap. */
 bool cell_load_is_atomic(void)
 {
 #if defined(__x86_64__)
@@ -32,6 +36,7 @@ static inline void pause_briefly(void)
 #endif
 }
 
+/* Spins without touching the cell, so that its cache line stays with another thread for a while. */
 void cell_back_off(struct cell *cell)
 {
 	uint64_t until_ns = os_monotonic_ns() + BACK_OFF_NS;

@@ -1,4 +1,4 @@
-/* error.c: has the texts of statuses and reasons, and fills in struct weir_error. */
+/* error.c: returns the texts of status codes and reasons, and fills in struct weir_error. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -26,8 +26,8 @@ const char *weir_reason_text(enum weir_reason reason)
 	return (unsigned)reason < WEIR_REASON_COUNT ? texts[reason] : "unknown";
 }
 
-#define STRING2(x) #x
-#define STRING(x) STRING2(x)
+#define STRING_OF_TOKEN(x) #x
+#define STRING(x)          STRING_OF_TOKEN(x) /* of the value of a macro */
 
 const char *weir_version(void)
 {

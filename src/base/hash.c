@@ -1,9 +1,13 @@
-/* hash.c: computes SipHash-1-3 and SipHash-2-4. */
+/*
+ * hash.c: computes keyed hashes: SipHash-1-3 for hash tables, and SipHash-2-4 with 128 bits as a
+ * message authentication code. The first number is the rounds for each word of the input, the
+ * second the rounds at the end.
+ */
 #include "base/hash.h"
 
 #include <string.h>
 
-struct sip {
+struct siphash {
 	uint64_t v0, v1, v2, v3;
 };
 
@@ -12,7 +16,7 @@ static inline uint64_t rotate(uint64_t x, int bits)
 	return (x << bits) | (x >> (64 - bits));
 }
 
-static inline void sip_round(struct sip *s)
+static inline void siphash_round(struct siphash *s)
 {
 	s->v0 += s->v1;
 	s->v2 += s->v3;
@@ -26,16 +30,16 @@ static inline void sip_round(struct sip *s)
 	s->v2 = rotate(s->v2, 32);
 }
 
-static inline void sip_rounds(struct sip *s, int n)
+static inline void siphash_rounds(struct siphash *s, int n)
 {
 	while (n-- > 0)
-		sip_round(s);
+		siphash_round(s);
 }
 
-static inline void sip_word(struct sip *s, uint64_t word, int rounds)
+static inline void siphash_absorb(struct siphash *s, uint64_t word, int rounds)
 {
 	s->v3 ^= word;
-	sip_rounds(s, rounds);
+	siphash_rounds(s, rounds);
 	s->v0 ^= word;
 }
 
@@ -51,7 +55,7 @@ static inline uint64_t load_le64(const unsigned char *p)
 }
 
 /* The last 0 to 7 bytes, without reading past the end. */
-static inline uint64_t load_tail(const unsigned char *p, size_t len)
+static inline uint64_t load_last_bytes(const unsigned char *p, size_t len)
 {
 	uint64_t word = 0;
 
@@ -60,9 +64,9 @@ static inline uint64_t load_tail(const unsigned char *p, size_t len)
 	return word;
 }
 
-static inline struct sip sip_start(const struct hash_key *key)
+static inline struct siphash siphash_start(const struct hash_key *key)
 {
-	return (struct sip){
+	return (struct siphash){
 	    key->k0 ^ UINT64_C(0x736f6d6570736575),
 	    key->k1 ^ UINT64_C(0x646f72616e646f6d),
 	    key->k0 ^ UINT64_C(0x6c7967656e657261),
@@ -70,52 +74,56 @@ static inline struct sip sip_start(const struct hash_key *key)
 	};
 }
 
-/* Hashes the last part of an input, of which `before` bytes are hashed already. */
-static inline void sip_data(struct sip *s, const void *data, size_t len, size_t before, int rounds)
+/* Absorbs `data`, the rest of an input whose first `hashed_len` bytes are absorbed already. */
+static inline void siphash_absorb_rest(struct siphash *s, const void *data, size_t len,
+                                       size_t hashed_len, int rounds)
 {
 	const unsigned char *p = data;
 
 	for (size_t rest = len; rest >= 8; rest -= 8, p += 8)
-		sip_word(s, load_le64(p), rounds);
-	sip_word(s, (uint64_t)(len + before) << 56 | load_tail(p, len % 8), rounds);
+		siphash_absorb(s, load_le64(p), rounds);
+	siphash_absorb(s, (uint64_t)(len + hashed_len) << 56 | load_last_bytes(p, len % 8), rounds);
 }
 
-static inline uint64_t sip_finish(struct sip *s, int rounds)
+static inline uint64_t siphash_finish(struct siphash *s, int rounds)
 {
-	sip_rounds(s, rounds);
+	siphash_rounds(s, rounds);
 	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-static inline uint64_t sip_1_3(struct sip s, const void *data, size_t len, size_t before)
+static inline uint64_t siphash_1_3(struct siphash s, const void *data, size_t len,
+                                   size_t hashed_len)
 {
-	sip_data(&s, data, len, before, 1);
+	siphash_absorb_rest(&s, data, len, hashed_len, 1);
 	s.v2 ^= 0xff;
-	return sip_finish(&s, 3);
+	return siphash_finish(&s, 3);
 }
 
+/* The salt is the first word of the input. */
 uint64_t hash_salted(const struct hash_key *key, uint64_t salt, const void *data, size_t len)
 {
-	struct sip s = sip_start(key);
+	struct siphash s = siphash_start(key);
 
-	sip_word(&s, salt, 1);
-	return sip_1_3(s, data, len, 8);
+	siphash_absorb(&s, salt, 1);
+	return siphash_1_3(s, data, len, 8);
 }
 
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t len)
 {
-	return sip_1_3(sip_start(key), data, len, 0);
+	return siphash_1_3(siphash_start(key), data, len, 0);
 }
 
+/* The constants 0xee and 0xdd are those of SipHash with 128 bits. */
 struct hash_key hash_mac(const struct hash_key *key, const void *data, size_t len)
 {
-	struct sip s = sip_start(key);
+	struct siphash s = siphash_start(key);
 	struct hash_key out;
 
 	s.v1 ^= 0xee;
-	sip_data(&s, data, len, 0, 2);
+	siphash_absorb_rest(&s, data, len, 0, 2);
 	s.v2 ^= 0xee;
-	out.k0 = sip_finish(&s, 4);
+	out.k0 = siphash_finish(&s, 4);
 	s.v1 ^= 0xdd;
-	out.k1 = sip_finish(&s, 4);
+	out.k1 = siphash_finish(&s, 4);
 	return out;
 }

@@ -1,4 +1,4 @@
-/* heap.c: adds, removes and sorts the nodes of a binary heap. */
+/* heap.c: adds, removes and sorts the nodes of a binary heap, whose first node is due first. */
 #include "base/heap.h"
 
 #include <stdlib.h>
@@ -11,7 +11,9 @@ static void set_node(struct heap *heap, size_t index, struct heap_node *node)
 	node->index = index;
 }
 
-/* Puts `node` into the hole at `index`, after all its ancestors that are due later moved down. */
+/*
+ * Fills the hole at `index` with `node`: moves the ancestors that are due later than it down first.
+ */
 static void sift_up(struct heap *heap, size_t index, struct heap_node *node)
 {
 	while (index > 0 && heap->nodes[(index - 1) / 2]->due > node->due) {
@@ -21,8 +23,11 @@ static void sift_up(struct heap *heap, size_t index, struct heap_node *node)
 	set_node(heap, index, node);
 }
 
-/* Moves the hole at `index` down to a leaf, while the child that is due first moves up. */
-static size_t sift_down(struct heap *heap, size_t index)
+/*
+ * Moves the hole at `index` down to a leaf, and returns its index: at each level the child that is
+ * due first moves up.
+ */
+static size_t sift_hole_down(struct heap *heap, size_t index)
 {
 	size_t child;
 
@@ -50,7 +55,10 @@ bool heap_add(struct heap *heap, struct heap_node *node)
 	return true;
 }
 
-/* The last node of the array fills the hole. */
+/*
+ * The last node of the array fills the hole that `node` leaves. If both are due at the same time,
+ * it may stand there; otherwise the hole moves down to a leaf, and the last node up from there.
+ */
 void heap_remove(struct heap *heap, struct heap_node *node)
 {
 	struct heap_node *last = heap->nodes[--heap->count];
@@ -58,7 +66,7 @@ void heap_remove(struct heap *heap, struct heap_node *node)
 	if (node->due == last->due)
 		set_node(heap, node->index, last);
 	else
-		sift_up(heap, sift_down(heap, node->index), last);
+		sift_up(heap, sift_hole_down(heap, node->index), last);
 }
 
 static int compare_due(const void *left, const void *right)

@@ -1,5 +1,5 @@
 /*
- * heap.h: a binary heap, which finds the node that is due first.
+ * heap.h: implements a binary heap, which finds the node that is due first.
  *
  * The nodes are members of their owners' structs. Adding and removing take logarithmic time, and
  * constant time for nodes that are due last. The heap's memory is a pointer for each node.

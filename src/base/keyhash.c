@@ -1,4 +1,7 @@
-/* keyhash.c: derives the keys of the key table's hash, and hashes long inputs. */
+/*
+ * keyhash.c: derives the secret words of the hash that finds a client's key in the key table, and
+ * hashes keys that are longer than one block.
+ */
 #include "base/keyhash.h"
 
 void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret)
@@ -11,7 +14,10 @@ void keyhash_init(struct keyhash *keyhash, const struct hash_key *secret)
 	keyhash->high = hash_salted(secret, counter, NULL, 0);
 }
 
-/* Hashes block after block, each salted with the hash so far. The first salt contains the length. */
+/*
+ * Hashes a key of more than one block: each block is salted with the hash of those before it. The
+ * first salt is a hash of the length.
+ */
 uint64_t keyhash_long(const struct keyhash *h, uint64_t salt, const void *data, size_t len)
 {
 	const unsigned char *p = data;

@@ -28,13 +28,13 @@
 
 struct map {
 	char *slots;       /* NULL before the first value */
-	size_t stride;     /* bytes of a value */
+	size_t value_size; /* bytes of a value */
 	size_t mask;       /* the number of slots, which is a power of two, less one */
 	size_t count, max; /* of values */
 };
 
 /** An empty map of at most `most` values of a type. */
-#define MAP_OF(type, most) ((struct map){.stride = sizeof(type), .max = (most)})
+#define MAP_OF(type, most) ((struct map){.value_size = sizeof(type), .max = (most)})
 
 static inline uint64_t map_key(uint64_t key)
 {
@@ -47,7 +47,7 @@ static inline void *map_slot(const struct map *map, uint64_t key)
 	size_t i = key & map->mask;
 
 	for (;; i = (i + 1) & map->mask) {
-		void *slot = map->slots + i * map->stride;
+		void *slot = map->slots + i * map->value_size;
 		uint64_t found = *(const uint64_t *)slot;
 
 		if (found == key || found == 0)

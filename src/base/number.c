@@ -1,4 +1,4 @@
-/* number.c: parses and prints whole and decimal numbers, independent of the locale. */
+/* number.c: parses and prints whole and decimal numbers; the locale does not matter. */
 #include "base/number.h"
 
 #include <endian.h>
@@ -23,14 +23,14 @@ bool parse_u64(struct slice text, uint64_t *out)
 
 bool parse_i64(struct slice text, int64_t *out)
 {
-	bool minus = text.len > 0 && text.data[0] == '-';
+	bool is_negative = text.len > 0 && text.data[0] == '-';
 	uint64_t magnitude;
 
-	if (minus)
+	if (is_negative)
 		text = (struct slice){text.data + 1, text.len - 1};
-	if (!parse_u64(text, &magnitude) || magnitude > (uint64_t)INT64_MAX + minus)
+	if (!parse_u64(text, &magnitude) || magnitude > (uint64_t)INT64_MAX + is_negative)
 		return false;
-	*out = minus ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
+	*out = is_negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
 	return true;
 }
 
@@ -47,40 +47,61 @@ static double power_of_ten(unsigned n)
 	return power;
 }
 
+/* A number is digits / 10^places. */
+struct decimal {
+	uint64_t digits;
+	unsigned places;
+};
+
+#define SIGNIFICANT_DIGITS_END UINT64_C(100000000000000000) /* a double has 17 digits */
+
+/*
+ * Parses the digits at the beginning, with at most one point between them, and cuts them off *text.
+ * Ignores digits behind the point that a double can't represent.
+ */
+static bool cut_digits(struct slice *text, struct decimal *out)
+{
+	bool has_point = false, has_digit = false;
+
+	*out = (struct decimal){0, 0};
+	for (; text->len > 0; text->data++, text->len--) {
+		unsigned digit = (unsigned char)*text->data - '0';
+
+		if (*text->data == '.') {
+			if (has_point || !has_digit)
+				return false;
+			has_point = true;
+			has_digit = false; /* digits must follow the point */
+			continue;
+		}
+		if (digit > 9)
+			break;
+		has_digit = true;
+		if (out->digits < SIGNIFICANT_DIGITS_END) {
+			out->digits = 10 * out->digits + digit;
+			out->places += has_point;
+		} else if (!has_point) {
+			return false;
+		}
+	}
+	return has_digit;
+}
+
+/* Parses digits, and behind them an optional exponent e-N. There is none without a minus. */
 bool parse_decimal(struct slice text, double *out)
 {
-	uint64_t digits = 0, exponent = 0;
-	unsigned places = 0;
-	bool point = false, any = false;
-	size_t i = 0;
+	struct decimal number;
+	uint64_t exponent = 0;
 
-	for (; i < text.len && ((text.data[i] >= '0' && text.data[i] <= '9') || text.data[i] == '.');
-	     i++) {
-		if (text.data[i] == '.') {
-			if (point || !any)
-				return false;
-			point = true;
-			any = false; /* digits must follow it */
-			continue;
-		}
-		any = true;
-		if (digits >= UINT64_C(100000000000000000)) { /* more digits than count */
-			if (!point)
-				return false;
-			continue;
-		}
-		digits = 10 * digits + (uint64_t)(text.data[i] - '0');
-		places += point;
-	}
-	if (!any)
+	if (!cut_digits(&text, &number))
 		return false;
-	if (i + 2 < text.len && (text.data[i] | 32) == 'e' && text.data[i + 1] == '-') {
-		if (!parse_u64((struct slice){text.data + i + 2, text.len - i - 2}, &exponent))
+	if (text.len > 0) {
+		bool has_exponent = text.len > 2 && (*text.data | 32) == 'e' && text.data[1] == '-';
+
+		if (!has_exponent || !parse_u64((struct slice){text.data + 2, text.len - 2}, &exponent))
 			return false;
-	} else if (i < text.len) {
-		return false;
 	}
-	*out = (double)digits / power_of_ten(places + (unsigned)u64_min(exponent, 400));
+	*out = (double)number.digits / power_of_ten(number.places + (unsigned)u64_min(exponent, 400));
 	return true;
 }
 
@@ -89,6 +110,7 @@ bool parse_share(struct slice text, double *out)
 	return parse_decimal(text, out) && *out <= 1;
 }
 
+/* Writes the whole part, and decimal places until parse_decimal would read the text as `value`. */
 void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 {
 	uint64_t digits = (uint64_t)value, whole = digits;
@@ -139,16 +161,17 @@ static inline char *put_bytes(char *out, uint64_t bytes, unsigned n)
 #define EIGHT_DIGITS UINT64_C(100000000)
 #define EIGHT_ZEROS  UINT64_C(0x3030303030303030) /* '0' in each byte */
 
+/* Writes any number in decimal, up to eight digits at once, and returns the end. */
 char *format_u64_slow(char *out, uint64_t value)
 {
 	uint64_t digits;
-	unsigned zeros;
+	unsigned leading_zeros;
 
 	if (value >= EIGHT_DIGITS) {
 		out = format_u64(out, value / EIGHT_DIGITS);
 		return put_bytes(out, eight_digits(value % EIGHT_DIGITS) | EIGHT_ZEROS, 8);
 	}
 	digits = eight_digits(value);
-	zeros = (unsigned)__builtin_ctzll(digits) / 8;
-	return put_bytes(out, (digits | EIGHT_ZEROS) >> 8 * zeros, 8 - zeros);
+	leading_zeros = (unsigned)__builtin_ctzll(digits) / 8; /* the first digit is the lowest byte */
+	return put_bytes(out, (digits | EIGHT_ZEROS) >> 8 * leading_zeros, 8 - leading_zeros);
 }

@@ -5,20 +5,20 @@
 
 #include "base/os/os.h"
 
-struct draw {
+struct prng {
 	uint64_t state;
-	bool seeded;
+	bool is_seeded;
 };
 
 /*
  * Each thread has its own state, so threads do not contend. It is small enough for the thread-local
  * memory that the system reserves for libraries loaded late, so access needs no call.
  */
-static _Thread_local struct draw draw __attribute__((tls_model("initial-exec")));
+static _Thread_local struct prng thread_prng __attribute__((tls_model("initial-exec")));
 
 void prng_seed(uint64_t seed)
 {
-	draw = (struct draw){seed, true};
+	thread_prng = (struct prng){seed, true};
 }
 
 __attribute__((noinline, cold)) static void seed_by_system(void)
@@ -26,7 +26,7 @@ __attribute__((noinline, cold)) static void seed_by_system(void)
 	uint64_t seed;
 
 	if (os_random(&seed, sizeof seed) != 0)
-		seed = os_monotonic_ns() ^ (uint64_t)(uintptr_t)&draw;
+		seed = os_monotonic_ns() ^ (uint64_t)(uintptr_t)&thread_prng;
 	prng_seed(seed);
 }
 
@@ -41,11 +41,12 @@ uint64_t prng_step(uint64_t *state)
 
 uint64_t prng_next(void)
 {
-	if (!draw.seeded)
+	if (!thread_prng.is_seeded)
 		seed_by_system();
-	return prng_step(&draw.state);
+	return prng_step(&thread_prng.state);
 }
 
+/* A double has 53 bits: the highest ones of the 64. */
 double prng_fraction(void)
 {
 	return (double)(prng_next() >> 11) * 0x1p-53;

@@ -43,11 +43,10 @@ static inline struct slice slice_trim(struct slice text)
 	return text;
 }
 
-/** Cuts the text up to the first `at` off *rest, or all if there is none. Returns it without `at`.
- */
-static inline struct slice slice_cut(struct slice *rest, char at)
+/** Cuts the text up to the first `separator` off *rest, or all of it, and returns that text. */
+static inline struct slice slice_cut(struct slice *rest, char separator)
 {
-	const char *end = rest->len ? (const char *)memchr(rest->data, at, rest->len) : NULL;
+	const char *end = rest->len ? (const char *)memchr(rest->data, separator, rest->len) : NULL;
 	struct slice part = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
 
 	if (rest->data)

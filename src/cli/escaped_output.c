@@ -9,7 +9,7 @@ void command_print_escaped(FILE *to, const char *text)
 {
 	struct buffer shown = {0};
 
-	buffer_add_shown(&shown, slice_of(text));
+	buffer_add_printable(&shown, slice_of(text));
 	fwrite(shown.data, 1, shown.len, to);
 	buffer_free(&shown);
 }

@@ -247,7 +247,7 @@ static void add_quoted_shown(struct buffer *out, const char *text)
 
 	add_quoted(&quoted, text);
 	out->failed |= quoted.failed;
-	buffer_add_shown(out, (struct slice){quoted.data, quoted.len});
+	buffer_add_printable(out, (struct slice){quoted.data, quoted.len});
 	buffer_free(&quoted);
 }
 
@@ -255,14 +255,14 @@ static void add_text_field(struct buffer *out, const struct log_field *field)
 {
 	if (strcmp(field->name, "message") == 0) {
 		buffer_add(out, " ", 1);
-		buffer_add_shown(out, slice_of(field->text));
+		buffer_add_printable(out, slice_of(field->text));
 		return;
 	}
 	buffer_printf(out, " %s=", field->name);
 	if (!field->text)
 		buffer_add_u64(out, field->number);
 	else if (is_word(field->text))
-		buffer_add_shown(out, slice_of(field->text));
+		buffer_add_printable(out, slice_of(field->text));
 	else
 		add_quoted_shown(out, field->text);
 }

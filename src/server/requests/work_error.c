@@ -48,7 +48,7 @@ void work_fail_name(struct decider *decider, struct work *work, int status, cons
 	struct buffer message = {0};
 
 	buffer_printf(&message, "expected %s, found '", expected);
-	buffer_add_shown(&message, (struct slice){name.data, u64_min(name.len, NAME_SHOWN_MAX)});
+	buffer_add_printable(&message, (struct slice){name.data, u64_min(name.len, NAME_SHOWN_MAX)});
 	buffer_add(&message, "'", 1);
 	fail_with_buffer(decider, work, status, &message);
 }

@@ -42,7 +42,7 @@ static void a_terminal_is_shown_no_control_characters(void **state)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct buffer out = {0};
 
-		buffer_add_shown(&out, cases[i].text);
+		buffer_add_printable(&out, cases[i].text);
 		buffer_add(&out, "", 1);
 		assert_string_equal(out.data, cases[i].shown);
 		buffer_free(&out);
