@@ -49,17 +49,17 @@ struct codec {
 	 * Whether an answer names its request, so that answers may be given in any order. NULL if it
 	 * does not.
 	 */
-	bool (*streams)(const void *session);
+	bool (*answers_in_any_order)(const void *session);
 	/*
 	 * Returns the number of the oldest request whose beginning was consumed and whose end was not,
 	 * or 0. Each request of a session has its own number. NULL if there never is such a request.
 	 */
-	uint64_t (*unfinished)(const void *session);
+	uint64_t (*unfinished_request)(const void *session);
 	/*
 	 * Appends the message that tells the peer that the server stops or ends an idle connection.
 	 * NULL if the protocol has none.
 	 */
-	void (*stop)(void *session, struct buffer *out);
+	void (*append_goodbye)(void *session, struct buffer *out);
 	/* `id` is unique among the connections of the process, and not 0. */
 	void (*open)(void *session, const struct codec_bounds *bounds, uint64_t id);
 	/* Frees the session's memory besides itself; NULL if there is none. */
@@ -68,7 +68,7 @@ struct codec {
 	 * Reads one request from `data`: all bytes of the connection that no request has consumed.
 	 * After CODEC_MORE the next call gets the same bytes, at any address, and more behind them.
 	 * Returns something else than CODEC_MORE at the latest when `data` has header_max +
-	 * request_max + 1 KiB bytes. Must not be called after a request with `close`.
+	 * request_max + 1 KiB bytes. Must not be called after a request with `close_after`.
 	 */
 	enum codec_result (*parse)(void *session, struct slice data, size_t *consumed,
 	                           struct arena *arena, struct request *request);
@@ -76,24 +76,24 @@ struct codec {
 	 * Makes the next parse return the last request again, with the same bytes: the server does not
 	 * accept it now. NULL if parse needs no notice of that.
 	 */
-	void (*put_back)(void *session);
+	void (*repeat_request)(void *session);
 	/*
 	 * Returns the number (request.stream) of a request that the client has cancelled since parse
 	 * returned it, or 0. Each number is returned once; from then on the server sends no answer to
 	 * that request. The server calls this until it returns 0, after CODEC_SKIPPED, a
-	 * REQUEST_INTERIM and look_ahead. NULL if clients can't cancel requests.
+	 * REQUEST_INTERIM and find_cancellations. NULL if clients can't cancel requests.
 	 */
-	unsigned (*cancelled)(void *session);
+	unsigned (*next_cancelled)(void *session);
 	/*
 	 * Finds the cancellations in `data`, which parse gets later, because the server accepts no
 	 * requests now. NULL as above.
 	 */
-	void (*look_ahead)(void *session, struct slice data);
+	void (*find_cancellations)(void *session, struct slice data);
 	/*
 	 * How many requests the next parse may return as one: those of a transaction. NULL if it never
 	 * returns more than one.
 	 */
-	size_t (*queued)(const void *session);
+	size_t (*next_request_count)(const void *session);
 	/*
 	 * Appends the reply to `request`, which may be empty. Called once for each request, in the
 	 * order of the requests, except that suspended requests are answered later. Other requests may
@@ -103,11 +103,11 @@ struct codec {
 	void (*reply)(void *session, const struct request *request, const struct reply *reply,
 	              struct buffer *out);
 	/*
-	 * For sessions where `streams` is true: turns `answers`, which `reply` has made one behind the
-	 * other, into bytes for the peer. Also called without answers, since the session may have bytes
-	 * of its own to send.
+	 * For sessions where `answers_in_any_order` is true: turns `answers`, which `reply` has made
+	 * one behind the other, into bytes for the peer. Also called without answers, since the session
+	 * may have bytes of its own to send.
 	 */
-	void (*send)(void *session, struct slice answers, struct buffer *out);
+	void (*frame_answers)(void *session, struct slice answers, struct buffer *out);
 };
 
 extern const struct codec resp_codec;

@@ -51,7 +51,7 @@ int fill_priority(struct fill *fill, struct slice text)
 
 int fill_deny(struct fill *fill, struct slice text)
 {
-	if (!parse_share(text, &fill->request->deny))
+	if (!parse_share(text, &fill->request->denied_share))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected deny to be a number from 0 to 1, found '%.*s'",
 		                 FILL_QUOTE(text));
@@ -230,13 +230,13 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 	for (unsigned i = 0; i < FIELD_COUNT; i++) {
 		if (!slice_equal(name, fields[i].name))
 			continue;
-		if (fill->given & 1u << i)
+		if (fill->given_fields & 1u << i)
 			return error_set(&fill->error, WEIR_EINVAL, "expected %s once, found it again",
 			                 fields[i].name.data);
 		if (fields[i].number && quoted)
 			return error_set(&fill->error, WEIR_EINVAL,
 			                 "expected %s to be a number, found a string", fields[i].name.data);
-		fill->given |= 1u << i;
+		fill->given_fields |= 1u << i;
 		return fields[i].set(fill, text);
 	}
 	return error_set(&fill->error, WEIR_EINVAL,
@@ -250,7 +250,8 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 /* Checks a request that has all fields of `needs`, and no fields but those of `takes`. */
 static int check_fields(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
 {
-	if ((fill->given & needs) == needs && !(fill->given & ~takes) && !fill->attributes)
+	if ((fill->given_fields & needs) == needs && !(fill->given_fields & ~takes) &&
+	    !fill->attributes)
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and no other field", expected);
 }
@@ -260,7 +261,7 @@ static int check_force_fields(struct fill *fill)
 {
 	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
 
-	if (fill->given & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
+	if (fill->given_fields & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
 		return error_set(&fill->error, WEIR_EINVAL, "expected no until with state auto");
 	return check_fields(fill, needs, needs | BIT(UNTIL), "limit, key, state and optionally until");
 }
@@ -268,7 +269,7 @@ static int check_force_fields(struct fill *fill)
 int fill_finish(struct fill *fill)
 {
 	struct request *request = fill->request;
-	unsigned limit_and_key = fill->given & (BIT(LIMIT) | BIT(KEY));
+	unsigned limit_and_key = fill->given_fields & (BIT(LIMIT) | BIT(KEY));
 
 	if (request->kind == REQUEST_SHED)
 		return check_fields(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
@@ -279,10 +280,10 @@ int fill_finish(struct fill *fill)
 		return check_fields(fill, BIT(PERMIT) | BIT(OUTCOME),
 		                    BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
 		                    "permit, outcome and optionally latency_ms");
-	if (fill->given & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
+	if (fill->given_fields & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected deny, state and until at /v1/shed and /v1/breaker only");
-	if (fill->given & (BIT(OUTCOME) | BIT(LATENCY)))
+	if (fill->given_fields & (BIT(OUTCOME) | BIT(LATENCY)))
 		return error_set(&fill->error, WEIR_EINVAL, "expected outcome at /v1/report only");
 	if (fill->attributes || (request->permit.data && limit_and_key == 0)) {
 		request->kind = REQUEST_RULES;

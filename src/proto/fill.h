@@ -23,7 +23,7 @@ struct fill {
 	struct weir_attribute *attributes; /* of request, still writable */
 	size_t attribute_capacity;
 	bool has_cost;  /* fill_cost was called */
-	unsigned given; /* a bit for each field that fill_field has read */
+	unsigned given_fields; /* a bit for each field that fill_field has read */
 };
 
 #define FILL_WAIT_MAX_MS (60 * 60 * 1000)
@@ -44,7 +44,7 @@ static inline void fill_begin(struct fill *fill, struct request *request,
 	fill->attributes = NULL;
 	fill->attribute_capacity = 0;
 	fill->has_cost = false;
-	fill->given = 0;
+	fill->given_fields = 0;
 }
 
 int fill_key(struct fill *fill, struct slice key);

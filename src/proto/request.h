@@ -58,8 +58,8 @@ struct request_login {
 /* Where a request comes from, as far as its protocol shows. */
 struct request_origin {
 	struct slice host; /* the name or address by which the client calls this server, or NULL */
-	bool foreign;      /* apparently sent by a browser for a page of another origin */
-	bool forwarded;    /* sent by a proxy on behalf of another client */
+	bool is_from_foreign_page;  /* apparently sent by a browser for a page of another origin */
+	bool forwarded;             /* sent by a proxy on behalf of another client */
 	struct request_login login; /* for this request; that of REQUEST_LOGIN also for later ones */
 };
 
@@ -94,7 +94,7 @@ struct request_adhoc {
 	signed char status; /* of the error to answer with, or 0 */                                    \
 	short detail;                                                                                  \
 	unsigned short stream : REQUEST_STREAM_BITS; /* the codec's number of the request */           \
-	bool close : 1;                              /* close the connection after the reply */        \
+	bool close_after : 1;                        /* close the connection after the reply */        \
 	bool from_proxy : 1; /* /auth: the address comes from forwarded_for and the peer */            \
 	bool refused : 1     /* the server's: only `status` is answered, nothing is decided */
 
@@ -141,21 +141,22 @@ struct request {
 		uint64_t latency_ms; /* for REQUEST_REPORT; 0 if not known */
 		uint64_t until_ns;   /* for REQUEST_SHED and _FORCE: Unix time, or 0 for no end */
 	};
-	double deny; /* for REQUEST_SHED */
+	double denied_share; /* for REQUEST_SHED */
 	const struct weir_attribute *attributes;
 	size_t attribute_count;
 	struct request_adhoc adhoc;
 	const struct request *items; /* for REQUEST_BATCH */
 	size_t item_count;
 	union {
-		uint64_t top;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX */
-		uint64_t after; /* for REQUEST_EVENTS: the last event that the client has, or 0 */
+		uint64_t top_count;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX */
+		uint64_t after_event; /* for REQUEST_EVENTS: the last event that the client has, or 0 */
 	};
 	struct slice forwarded_for; /* all lines of X-Forwarded-For, joined by commas */
 	size_t reply_size;          /* an estimate, if more than a few hundred bytes; or 0 */
-	struct slice text;
-	const struct slice *args;
-	size_t arg_count;
+	/* For REQUEST_LOCAL, as the codec needs them to answer: a text, and the words of a command. */
+	struct slice local_text;
+	const struct slice *words;
+	size_t word_count;
 };
 
 /*

@@ -53,8 +53,8 @@ static void fuzz_answer(const struct codec *codec, void *session, const struct r
 	struct buffer answer = {0};
 
 	codec->reply(session, request, reply, &answer);
-	if (codec->streams && codec->streams(session))
-		codec->send(session, (struct slice){answer.data, answer.len}, out);
+	if (codec->answers_in_any_order && codec->answers_in_any_order(session))
+		codec->frame_answers(session, (struct slice){answer.data, answer.len}, out);
 	else
 		buffer_add(out, answer.data, answer.len);
 	buffer_free(&answer);
@@ -72,7 +72,7 @@ static void fuzz_again(const struct codec *codec, void *session, struct slice by
 
 	if (request->stream == 0)
 		return;
-	codec->put_back(session);
+	codec->repeat_request(session);
 	if (codec->parse(session, bytes, consumed, arena, request) != CODEC_REQUEST ||
 	    *consumed != was || request->kind != before.kind || request->stream != before.stream)
 		abort();
@@ -102,10 +102,10 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 		if (result == CODEC_REQUEST)
 			fuzz_again(codec, session, (struct slice){copy, pending->len}, &consumed, &arena,
 			           &request);
-		if (result == CODEC_MORE && codec->look_ahead)
-			codec->look_ahead(session, (struct slice){copy, pending->len});
-		if (codec->cancelled && codec->cancelled(session) != 0 &&
-		    !(result == CODEC_REQUEST && request.close)) /* all are answered at once */
+		if (result == CODEC_MORE && codec->find_cancellations)
+			codec->find_cancellations(session, (struct slice){copy, pending->len});
+		if (codec->next_cancelled && codec->next_cancelled(session) != 0 &&
+		    !(result == CODEC_REQUEST && request.close_after)) /* all are answered at once */
 			abort();
 		if (result == CODEC_SKIPPED) {
 			if (consumed == 0 || consumed > pending->len)
@@ -117,7 +117,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
 			reply = fuzz_reply(&request, &any, &arena);
 			fuzz_answer(codec, session, &request, &reply, out);
 			buffer_consume(pending, consumed);
-			open = !request.close;
+			open = !request.close_after;
 		}
 		free(copy);
 		arena_free(&arena);

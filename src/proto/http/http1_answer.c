@@ -45,7 +45,7 @@ static char *put_head(char *to, const struct http_answer *answer, const struct r
 		to = put(to, SLICE("\r\nContent-Length: "));
 		to = format_u64(to, body_len);
 	}
-	if (request->close || answer->is_stream)
+	if (request->close_after || answer->is_stream)
 		to = put(to, SLICE("\r\nConnection: close"));
 	else if (request->flags & HTTP_KEEP_ALIVE)
 		to = put(to, SLICE("\r\nConnection: keep-alive"));

@@ -280,7 +280,7 @@ static bool is_error(const struct request *request, const struct reply *reply,
 {
 	if (request->kind == REQUEST_LOCAL) {
 		*error = (enum http_error)request->reply_code;
-		*message = request->text;
+		*message = request->local_text;
 		return true;
 	}
 	if (request->kind == REQUEST_ADHOC && adhoc_is_decided(reply))
@@ -358,7 +358,7 @@ static void add_share(const struct request *request, struct buffer *out)
 {
 	char deny[DECIMAL_TEXT_MAX];
 
-	format_decimal(deny, request->deny);
+	format_decimal(deny, request->denied_share);
 	buffer_add_text(out, "\",\"deny\":");
 	buffer_add_text(out, deny);
 }
@@ -430,9 +430,9 @@ static void answer_health(struct http_answer *answer, const struct request *requ
 	answer->type = PLAIN_TYPE;
 	if (!reply->ready)
 		answer->status = "503 Service Unavailable";
-	buffer_add_slice(answer->body, !reply->ready           ? SLICE("not ready\n")
-	                               : request->text.len > 0 ? request->text
-	                                                       : SLICE("ok\n"));
+	buffer_add_slice(answer->body, !reply->ready                 ? SLICE("not ready\n")
+	                               : request->local_text.len > 0 ? request->local_text
+	                                                             : SLICE("ok\n"));
 }
 
 static void answer_result(struct http_answer *answer, const struct request *request,

@@ -14,7 +14,7 @@ static void read_message(struct http_request *http, const struct http1_reader *r
 	http->method = slice_of(message->method);
 	http->target = message->target;
 	http->body = message->body;
-	request->close = !message->keep_alive;
+	request->close_after = !message->keep_alive;
 	if (message->http_1_0 && message->keep_alive)
 		request->flags |= HTTP_KEEP_ALIVE;
 	http_read(http);
@@ -40,7 +40,7 @@ static enum codec_result parse_http1(struct http_session *session, struct slice 
 		http1_next(&session->reader);
 	} else {
 		http_refuse_framing(&http.fill, result, message.error, message.error_at);
-		request->close = true;
+		request->close_after = true;
 		*consumed = data.len;
 	}
 	return CODEC_REQUEST;
@@ -80,7 +80,7 @@ static void put_back(void *state)
 	struct http_session *session = state;
 
 	if (session->http2)
-		http2_put_back(session->http2);
+		http2_repeat_request(session->http2);
 }
 
 static uint64_t unfinished(const void *state)
@@ -110,7 +110,7 @@ static void look_ahead(void *state, struct slice data)
 	struct http_session *session = state;
 
 	if (session->http2)
-		http2_look_ahead(session->http2, data);
+		http2_find_cancellations(session->http2, data);
 }
 
 static bool streams(const void *state)
@@ -154,14 +154,14 @@ const struct codec http_codec = {
     .name = "http",
     .session_size = sizeof(struct http_session),
     .open = open_http_session,
-    .streams = streams,
+    .answers_in_any_order = streams,
     .close = close_session,
     .parse = parse,
-    .put_back = put_back,
-    .unfinished = unfinished,
-    .cancelled = cancelled,
-    .look_ahead = look_ahead,
-    .stop = stop,
+    .repeat_request = put_back,
+    .unfinished_request = unfinished,
+    .next_cancelled = cancelled,
+    .find_cancellations = look_ahead,
+    .append_goodbye = stop,
     .reply = reply_to,
-    .send = send,
+    .frame_answers = send,
 };

@@ -298,7 +298,7 @@ void http_refuse_as(struct fill *fill, enum http_error error)
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)fill->error.status;
 	fill->request->reply_code = error;
-	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+	fill->request->local_text = text ? slice_of(text) : SLICE("out of memory");
 }
 
 void http_refuse(struct fill *fill)
@@ -324,12 +324,13 @@ static int read_top(struct http_request *http)
 	struct request *request = http->fill.request;
 	struct slice name, value;
 
-	request->top = 10;
+	request->top_count = 10;
 	while (query_next(&http->query, &name, &value)) {
 		if (!slice_equal(name, SLICE("n")))
 			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &request->top) || request->top < 1 || request->top > REQUEST_TOP_MAX)
+		if (!parse_u64(value, &request->top_count) || request->top_count < 1 ||
+		    request->top_count > REQUEST_TOP_MAX)
 			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected n to be a number from 1 to %d, found '%.*s'",
 			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
@@ -343,9 +344,9 @@ static int read_events(struct http_request *http)
 	struct request *request = http->fill.request;
 	struct slice last = http_fields_value(http->fields, http->base, HTTP_FIELD_LAST_EVENT_ID, 0);
 
-	if (!last.data || !parse_u64(last, &request->after))
-		request->after = 0;
-	request->close = true; /* the stream ends with the connection */
+	if (!last.data || !parse_u64(last, &request->after_event))
+		request->after_event = 0;
+	request->close_after = true; /* the stream ends with the connection */
 	return 0;
 }
 
@@ -357,7 +358,7 @@ static int read_throttle(struct http_request *http)
 
 static int read_health(struct http_request *http)
 {
-	http->fill.request->text = SLICE("OK");
+	http->fill.request->local_text = SLICE("OK");
 	return 0;
 }
 
@@ -503,9 +504,9 @@ static int read_origin(struct http_request *http)
 		struct slice value = http_fields_line(http->fields, http->base, i);
 
 		if (field == HTTP_FIELD_ORIGIN)
-			origin->foreign |= is_foreign(value, host);
+			origin->is_from_foreign_page |= is_foreign(value, host);
 		else if (field == HTTP_FIELD_FETCH_SITE)
-			origin->foreign |= slice_equal_nocase(value, SLICE("cross-site"));
+			origin->is_from_foreign_page |= slice_equal_nocase(value, SLICE("cross-site"));
 	}
 	http->fill.request->origin = origin;
 	return http_fields_has(http->fields, HTTP_FIELD_AUTHORIZATION)

@@ -350,7 +350,7 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 	if (is_over) {
 		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
 			cancel_request(http2, stream);
-		request->close = true;
+		request->close_after = true;
 		*consumed = data.len;
 	}
 	return result;
@@ -376,7 +376,7 @@ uint64_t http2_unfinished(const struct http2 *http2)
 	return (uint64_t)oldest;
 }
 
-void http2_put_back(struct http2 *http2)
+void http2_repeat_request(struct http2 *http2)
 {
 	http2->deliver_again = true;
 }
@@ -399,7 +399,7 @@ static void apply_reset_ahead(struct http2 *http2, const unsigned char *body)
 	cancel_request(http2, stream);
 }
 
-void http2_look_ahead(struct http2 *http2, struct slice data)
+void http2_find_cancellations(struct http2 *http2, struct slice data)
 {
 	const unsigned char *at = (const unsigned char *)data.data, *end = at + data.len;
 	size_t len = http2->deliver_again ? http2->last_len : http2->left;

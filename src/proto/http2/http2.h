@@ -43,11 +43,11 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 
 /* These do what struct codec says. */
 
-void http2_put_back(struct http2 *http2);
+void http2_repeat_request(struct http2 *http2);
 void http2_stop(struct http2 *http2, struct buffer *out);
 uint64_t http2_unfinished(const struct http2 *http2);
 unsigned http2_cancelled(struct http2 *http2);
-void http2_look_ahead(struct http2 *http2, struct slice data);
+void http2_find_cancellations(struct http2 *http2, struct slice data);
 void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out);
 void http2_send(struct http2 *http2, struct slice answers, struct buffer *out);
 

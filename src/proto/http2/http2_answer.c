@@ -13,7 +13,7 @@ struct stored_answer {
 	uint32_t number, body_len, values_len;
 	uint32_t content_len; /* Content-Length, also if the body is not sent */
 	char status[3];
-	bool close;
+	bool close_after;
 	unsigned char field_count;
 	struct slice type; /* see struct http_answer */
 	struct http_answer_field fields[HTTP_ANSWER_NAMES];
@@ -34,7 +34,7 @@ void http2_reply(const struct request *request, const struct reply *reply, struc
 		out->len = body;
 	http_answer_make(&answer, request, reply, out);
 	stored.number = request->stream;
-	stored.close = request->close;
+	stored.close_after = request->close_after;
 	stored.content_len = (uint32_t)(out->len - body);
 	if (request->flags & HTTP_NO_BODY)
 		out->len = body;
@@ -174,7 +174,7 @@ void http2_send(struct http2 *http2, struct slice answers, struct buffer *out)
 		len = sizeof stored + stored.body_len + stored.values_len;
 		send_answer(http2, &stored, answers.data + sizeof stored, out);
 		answers = (struct slice){answers.data + len, answers.len - len};
-		if (stored.close)
+		if (stored.close_after)
 			nghttp2_session_terminate_session(http2->session, NGHTTP2_NO_ERROR);
 	}
 	http2_drain(http2, out);

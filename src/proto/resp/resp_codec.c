@@ -35,7 +35,7 @@ __attribute__((noinline)) static enum codec_result parse_slow(struct resp_sessio
                                                               struct arena *arena,
                                                               struct request *request)
 {
-	static const struct request_origin browser = {.foreign = true};
+	static const struct request_origin browser = {.is_from_foreign_page = true};
 	struct slice args[RESP_WORDS_MAX];
 	struct resp_command command = {.args = args, .capacity = RESP_WORDS_MAX};
 	struct fill fill;
@@ -50,8 +50,8 @@ __attribute__((noinline)) static enum codec_result parse_slow(struct resp_sessio
 	fill_begin(&fill, request, &session->bounds, arena);
 	*request = (struct request){.kind = REQUEST_LOCAL, .cost = 1};
 	request->origin = result == RESP_FOREIGN ? &browser : NULL;
-	request->close = result == RESP_BROKEN || result == RESP_FOREIGN;
-	if (request->close)
+	request->close_after = result == RESP_BROKEN || result == RESP_FOREIGN;
+	if (request->close_after)
 		status = error_set(&fill.error, WEIR_ESYNTAX, "%s", command.error);
 	else if (result == RESP_TOO_LONG)
 		status = error_set(&fill.error, WEIR_ELONG,
@@ -126,9 +126,9 @@ static void reply_to(void *state, const struct request *request, const struct re
 
 	if (request->reply_code < 0) {
 		if (request->reply_code == RESP_REPLY_ERROR)
-			resp_write_error(out, "ERR", request->text);
+			resp_write_error(out, "ERR", request->local_text);
 		else
-			buffer_add_slice(out, request->text);
+			buffer_add_slice(out, request->local_text);
 		return;
 	}
 	spec = &resp_specs(&count)[request->reply_code];
@@ -136,7 +136,7 @@ static void reply_to(void *state, const struct request *request, const struct re
 	    !(request->kind == REQUEST_ADHOC && adhoc_is_decided(answer)))
 		write_status(request, answer, out);
 	else if (spec->run)
-		spec->run(&(struct resp_call){state, request->args, request->arg_count, user, out});
+		spec->run(&(struct resp_call){state, request->words, request->word_count, user, out});
 	else if (spec->write)
 		spec->write(answer, out);
 	else if (spec->keys)
@@ -173,6 +173,6 @@ const struct codec resp_codec = {
     .open = open_resp_session,
     .close = close_session,
     .parse = parse,
-    .queued = queued,
+    .next_request_count = queued,
     .reply = reply,
 };

@@ -245,8 +245,8 @@ int resp_store_words(struct fill *fill, const struct slice *args, size_t n)
 	if (!copy)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
 	memcpy(copy, args, n * sizeof *copy);
-	fill->request->args = copy;
-	fill->request->arg_count = n;
+	fill->request->words = copy;
+	fill->request->word_count = n;
 	return 0;
 }
 
@@ -292,7 +292,7 @@ void resp_refuse(struct fill *fill)
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)fill->error.status;
 	fill->request->reply_code = RESP_REPLY_ERROR;
-	fill->request->text = text ? slice_of(text) : SLICE("out of memory");
+	fill->request->local_text = text ? slice_of(text) : SLICE("out of memory");
 }
 
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n)

@@ -18,7 +18,7 @@ static void answer_text(struct fill *fill, int status, struct slice text)
 	fill->request->class = REQUEST_FREE;
 	fill->request->status = (signed char)status;
 	fill->request->reply_code = RESP_REPLY_TEXT;
-	fill->request->text = text;
+	fill->request->local_text = text;
 }
 
 /* Only the session's own loop writes the count: no atomic addition is needed. */
@@ -195,7 +195,7 @@ void resp_execute_reset(struct resp_session *session, struct fill *fill)
 void resp_execute_quit(struct resp_session *session, struct fill *fill)
 {
 	resp_multi_end(session);
-	fill->request->close = true;
+	fill->request->close_after = true;
 	answer_text(fill, 0, SLICE("+OK\r\n"));
 }
 

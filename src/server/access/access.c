@@ -53,7 +53,7 @@ int access_check_origin(const struct weir_config *config, const struct ip *peer,
 	const struct request_origin *origin = from ? from : &unknown;
 	bool only_asks = class <= REQUEST_ASK;
 
-	if (origin->foreign)
+	if (origin->is_from_foreign_page)
 		return error_set(error, WEIR_EPERM,
 		                 "expected no request from another site's page, found one (see its Origin "
 		                 "or Sec-Fetch-Site)");

@@ -94,5 +94,5 @@ void permissions_use_reserve(struct decider *decider, struct work *work, struct 
 		work_reject(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_count_rejection(work->conn);
 	}
-	work->close = r->close |= !greets;
+	work->close_after = r->close_after |= !greets;
 }

@@ -133,7 +133,8 @@ void page_finish(struct decider *decider, struct work *work, struct reply *reply
 	struct slice body = {text->data, text->len};
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
-		body = top_first(body, &decider->pages.top_ends, work->full_request->top, &decider->arena);
+		body = top_first(body, &decider->pages.top_ends, work->full_request->top_count,
+		                 &decider->arena);
 	/* Koala's pages: one rule alone */
 	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->full_request->name.len > 0) {
 		body = koala_find_line(decider, body, work->full_request->name);

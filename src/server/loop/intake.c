@@ -224,7 +224,7 @@ static inline bool add_request(struct worker *worker, struct request *request, s
 	work->conn = input->conn;
 	if (1u << request->kind & kinds_naming_sender)
 		request->name = sender_name(&worker->decider);
-	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->foreign)
+	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->is_from_foreign_page)
 		permissions_log_foreign(&worker->decider, work);
 	handle_prepare(&worker->decider, work, request);
 	if (input->is_above_maximum)
@@ -236,11 +236,11 @@ static inline bool add_request(struct worker *worker, struct request *request, s
 	worker->intake.reply_bytes += reply_bytes;
 	if (work->full_request == request) /* it stays: parse the next one elsewhere */
 		worker->intake.next_request = arena_alloc(&worker->decider.arena, sizeof *request);
-	if (work->close)
+	if (work->close_after)
 		net_conn_finish(work->conn);
 	else if (page_bytes > 0)
 		net_conn_yield(work->conn);
-	return !work->close && page_bytes == 0 && !client->has_split_batch;
+	return !work->close_after && page_bytes == 0 && !client->has_split_batch;
 }
 
 /*
@@ -271,7 +271,7 @@ __attribute__((noinline)) static bool end_cancelled_requests(struct worker *work
 	unsigned stream;
 	bool any = false;
 
-	for (; (stream = codec->cancelled(input->client->session)) != 0; any = true)
+	for (; (stream = codec->next_cancelled(input->client->session)) != 0; any = true)
 		if (!pending_cancel_stream(&worker->waiting.pending, input->conn, stream) &&
 		    !drop_from_intake(worker, input->conn, stream))
 			client_login_cancel(input->conn);
@@ -286,9 +286,9 @@ static bool cancel_by_later_input(struct worker *worker, const struct input *inp
 {
 	const struct codec *codec = input->protocol->codec;
 
-	if (input->rest.len == 0 || !codec->look_ahead)
+	if (input->rest.len == 0 || !codec->find_cancellations)
 		return false;
-	codec->look_ahead(input->client->session, input->rest);
+	codec->find_cancellations(input->client->session, input->rest);
 	return end_cancelled_requests(worker, input);
 }
 
@@ -297,8 +297,8 @@ static void put_back(struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 
-	if (codec->put_back)
-		codec->put_back(input->client->session);
+	if (codec->repeat_request)
+		codec->repeat_request(input->client->session);
 }
 
 /* Parses and adds the next request of a connection. Returns false if no more can be taken now. */
@@ -316,7 +316,7 @@ static inline bool take_request(struct worker *worker, struct input *input)
 	case CODEC_MORE:
 		return false;
 	case CODEC_SKIPPED:
-		if (codec->cancelled)
+		if (codec->next_cancelled)
 			end_cancelled_requests(worker, input);
 		consume_input(input, consumed, 1);
 		return true;
@@ -386,8 +386,8 @@ static bool must_delay_transaction(const struct net_loop *loop, const struct inp
 {
 	const struct codec *codec = input->protocol->codec;
 
-	return net_loop_is_busy(loop) && codec->queued &&
-	       codec->queued(input->client->session) > INTAKE_COMMANDS_AT_ONCE;
+	return net_loop_is_busy(loop) && codec->next_request_count &&
+	       codec->next_request_count(input->client->session) > INTAKE_COMMANDS_AT_ONCE;
 }
 
 /*
@@ -418,8 +418,9 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 		       take_requests(worker, &input, space))
 			intake_answer(worker);
 	} while (cancel_by_later_input(worker, &input));
-	if (input.protocol->codec->unfinished)
-		net_conn_set_partial(conn, input.protocol->codec->unfinished(input.client->session));
+	if (input.protocol->codec->unfinished_request)
+		net_conn_set_partial(conn,
+		                     input.protocol->codec->unfinished_request(input.client->session));
 	return bytes.len - input.rest.len;
 }
 
@@ -452,7 +453,7 @@ static bool on_stop(void *context, struct net_conn *conn)
 	bool has_goodbye;
 
 	(void)context;
-	protocol_of(conn)->codec->stop(client_of(conn)->session, &goodbye);
+	protocol_of(conn)->codec->append_goodbye(client_of(conn)->session, &goodbye);
 	has_goodbye = goodbye.len > 0;
 	if (has_goodbye)
 		buffer_add_slice(net_conn_output(conn), (struct slice){goodbye.data, goodbye.len});
@@ -467,7 +468,7 @@ struct net_kind intake_callbacks(struct worker *worker, const struct worker_prot
 	    .open = on_open,
 	    .data = on_data,
 	    .close = on_client_close,
-	    .stop = protocol->codec->stop ? on_stop : NULL,
+	    .stop = protocol->codec->append_goodbye ? on_stop : NULL,
 	    .conn_size = sizeof(struct client) + protocol->codec->session_size,
 	    .idle_timeout_ms = &worker->shared->idle_timeout_ms[protocol->metric],
 	    .tag = protocol,

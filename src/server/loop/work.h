@@ -118,12 +118,12 @@ static inline struct client *client_of(struct net_conn *conn)
 	return net_conn_data(conn);
 }
 
-/* Whether answers may come in any order; codec->send then frames them for the peer. */
+/* Whether answers may come in any order; codec->frame_answers then frames them for the peer. */
 static inline bool conn_answers_in_any_order(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
 
-	return codec->streams && codec->streams(client_of(conn)->session);
+	return codec->answers_in_any_order && codec->answers_in_any_order(client_of(conn)->session);
 }
 
 /* The items that have begun; none if it is no batch or an error. */

@@ -79,7 +79,7 @@ static void set_override_status(struct decider *decider, struct work *work, int 
 
 void operator_shed(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct override override = {.deny = work->full_request->deny};
+	struct override override = {.deny = work->full_request->denied_share};
 	const weir_limit *limit = fill_override(decider, work, &override);
 	int status;
 
@@ -121,7 +121,7 @@ void operator_prepare_events(struct decider *decider, struct work *work, const s
 void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
 {
 	struct events *events = decider->shared->events;
-	uint64_t last_received = work->full_request->after; /* the client's last event, or 0 */
+	uint64_t last_received = work->full_request->after_event; /* the client's last event, or 0 */
 
 	(void)reply;
 	if (!events_follow(events)) {

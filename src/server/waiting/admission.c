@@ -18,13 +18,13 @@ static size_t queued_commands(struct net_conn *conn)
 {
 	const struct codec *codec = protocol_of(conn)->codec;
 
-	return codec->queued ? codec->queued(client_of(conn)->session) : 0;
+	return codec->next_request_count ? codec->next_request_count(client_of(conn)->session) : 0;
 }
 
 static bool is_long_request(struct net_conn *conn, size_t bytes)
 {
-	return protocol_of(conn)->codec->queued ? queued_commands(conn) > LONG_COMMANDS
-	                                        : bytes > LONG_BYTES;
+	return protocol_of(conn)->codec->next_request_count ? queued_commands(conn) > LONG_COMMANDS
+	                                                    : bytes > LONG_BYTES;
 }
 
 /* Suspends the client, unless it is queued already. Its input has `bytes`. */
@@ -69,8 +69,8 @@ bool admission_delays_transaction(struct admission *admission, struct net_conn *
 bool admission_delays_batch(struct admission *admission, struct net_conn *conn,
                             const struct request *batch)
 {
-	bool waits =
-	    !protocol_of(conn)->codec->queued && enqueue_long_batch(admission, conn, batch->item_count);
+	bool waits = !protocol_of(conn)->codec->next_request_count &&
+	             enqueue_long_batch(admission, conn, batch->item_count);
 
 	client_of(conn)->admission.is_admitted = false;
 	return waits;

@@ -137,7 +137,8 @@ void pending_grow(struct unanswered *unanswered, size_t bytes)
 void pending_send(struct net_conn *conn, struct slice answers)
 {
 	if (__builtin_expect(conn_answers_in_any_order(conn), 0))
-		protocol_of(conn)->codec->send(client_of(conn)->session, answers, net_conn_output(conn));
+		protocol_of(conn)->codec->frame_answers(client_of(conn)->session, answers,
+		                                        net_conn_output(conn));
 	else if (answers.len > 0)
 		buffer_add_slice(net_conn_output(conn), answers);
 }

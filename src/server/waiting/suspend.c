@@ -52,7 +52,8 @@ static void copy_slice(struct copy_space *copy_space, struct slice *text)
 static void copy_request(struct copy_space *copy_space, const struct request *from,
                          struct request *to)
 {
-	struct slice *args = copy_block(copy_space, from->args, from->arg_count * sizeof *from->args);
+	struct slice *words =
+	    copy_block(copy_space, from->words, from->word_count * sizeof *from->words);
 	struct request *items =
 	    copy_block(copy_space, from->items, from->item_count * sizeof *from->items);
 	struct request ignored;
@@ -62,17 +63,17 @@ static void copy_request(struct copy_space *copy_space, const struct request *fr
 	to->attributes = NULL;
 	to->attribute_count = 0;
 	to->key = to->permit = to->forwarded_for = (struct slice){NULL, 0};
-	to->args = args;
+	to->words = words;
 	to->items = items;
 	copy_slice(copy_space, &to->limit);
 	copy_slice(copy_space, &to->name);
-	copy_slice(copy_space, &to->text);
-	for (size_t i = 0; i < from->arg_count; i++) {
-		struct slice word = from->args[i];
+	copy_slice(copy_space, &to->local_text);
+	for (size_t i = 0; i < from->word_count; i++) {
+		struct slice word = from->words[i];
 
 		copy_slice(copy_space, &word);
-		if (args)
-			args[i] = word;
+		if (words)
+			words[i] = word;
 	}
 	for (size_t i = 0; i < from->item_count; i++)
 		copy_request(copy_space, &from->items[i], items ? &items[i] : &ignored);
@@ -122,8 +123,8 @@ static const struct request_origin *copy_origin(struct copy_space *copy_space,
 	struct slice host = from ? copy_bytes(copy_space, from->host) : (struct slice){NULL, 0};
 
 	if (origin)
-		*origin =
-		    (struct request_origin){host, from->foreign, from->forwarded, .login = {{0}, {0}}};
+		*origin = (struct request_origin){host, from->is_from_foreign_page, from->forwarded,
+		                                  .login = {{0}, {0}}};
 	return origin;
 }
 

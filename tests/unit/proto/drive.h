@@ -71,7 +71,7 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 	if (request->feedback)
 		buffer_printf(log, " erases %d", request->feedback);
 	if (request->kind == REQUEST_TOP)
-		buffer_printf(log, " %lu", (unsigned long)request->top);
+		buffer_printf(log, " %lu", (unsigned long)request->top_count);
 	for (size_t i = 0; i < request->attribute_count; i++)
 		buffer_printf(log, " %s=%.*s", request->attributes[i].name,
 		              (int)request->attributes[i].value_len, request->attributes[i].value);
@@ -130,7 +130,8 @@ static inline void drive_cancelled(struct drive *drive)
 {
 	unsigned stream;
 
-	while (drive->codec->cancelled && (stream = drive->codec->cancelled(drive->session)) != 0)
+	while (drive->codec->next_cancelled &&
+	       (stream = drive->codec->next_cancelled(drive->session)) != 0)
 		buffer_printf(&drive->requests, "cancelled %u\n", stream);
 }
 
@@ -171,12 +172,13 @@ static inline void drive_answer(struct drive *drive, struct drive_taken *taken)
 		request->name = SLICE("default");
 	reply = drive_reply(request, &drive->reply, &taken->arena);
 	codec->reply(drive->session, request, &reply, &answers);
-	if (codec->streams && codec->streams(drive->session))
-		codec->send(drive->session, (struct slice){answers.data, answers.len}, &drive->out);
+	if (codec->answers_in_any_order && codec->answers_in_any_order(drive->session))
+		codec->frame_answers(drive->session, (struct slice){answers.data, answers.len},
+		                     &drive->out);
 	else
 		buffer_add(&drive->out, answers.data, answers.len);
 	buffer_free(&answers);
-	drive->closed = request->close;
+	drive->closed = request->close_after;
 }
 
 /* Parses and answers one request; false when there is none yet. */

@@ -141,7 +141,7 @@ static void look_ahead(struct peer *peer, const struct buffer *bytes, size_t len
 	char *copy = malloc(len); /* so that the address sanitizer sees its end */
 
 	memcpy(copy, bytes->data, len);
-	peer->drive.codec->look_ahead(peer->drive.session, (struct slice){copy, len});
+	peer->drive.codec->find_cancellations(peer->drive.session, (struct slice){copy, len});
 	drive_cancelled(&peer->drive);
 	free(copy);
 }
@@ -183,7 +183,7 @@ static void a_request_that_was_put_back_can_be_cancelled(void **state)
 	peer_open(&peer, &usual, &no_settings);
 	frame_get(&peer.sent, 1, "/metrics");
 	assert_true(peer_take(&peer, &taken));
-	peer.drive.codec->put_back(peer.drive.session);
+	peer.drive.codec->repeat_request(peer.drive.session);
 	buffer_add(&bytes, taken.bytes, 9 + (unsigned char)taken.bytes[2]);
 	drive_drop(&taken);
 	frame_number(&bytes, NGHTTP2_RST_STREAM, 1, NGHTTP2_CANCEL);
@@ -209,7 +209,7 @@ static void a_request_that_was_put_back_is_returned_again(void **state)
 	assert_true(peer_take(&peer, &taken));
 	place = taken.request.stream;
 	/* Its bytes stay with the owner. */
-	peer.drive.codec->put_back(peer.drive.session);
+	peer.drive.codec->repeat_request(peer.drive.session);
 	buffer_add(&peer.sent, taken.bytes, 9 + (unsigned char)taken.bytes[2]);
 	buffer_add(&peer.sent, peer.drive.pending.data, peer.drive.pending.len);
 	peer.drive.pending.len = 0;
@@ -234,11 +234,11 @@ static void the_oldest_unfinished_request_is_known(void **state)
 		frame_request(&peer.sent, stream, "POST", "/v1/acquire", 0);
 	peer_send(&peer);
 	for (uint32_t stream = 1; stream <= 5; stream += 2) {
-		assert_int_equal(peer.drive.codec->unfinished(peer.drive.session), stream);
+		assert_int_equal(peer.drive.codec->unfinished_request(peer.drive.session), stream);
 		frame_body(&peer.sent, stream, 1, true);
 		peer_send(&peer);
 	}
-	assert_int_equal(peer.drive.codec->unfinished(peer.drive.session), 0);
+	assert_int_equal(peer.drive.codec->unfinished_request(peer.drive.session), 0);
 	peer_close(&peer);
 }
 
@@ -251,7 +251,7 @@ static void the_end_names_the_last_stream(void **state)
 	frame_get(&peer.sent, 1, "/health");
 	frame_get(&peer.sent, 3, "/health");
 	peer_send(&peer);
-	peer.drive.codec->stop(peer.drive.session, &peer.drive.out);
+	peer.drive.codec->append_goodbye(peer.drive.session, &peer.drive.out);
 	assert_string_equal(peer_look(&peer), "GOAWAY 3 NO_ERROR\n");
 	peer_close(&peer);
 }

@@ -22,7 +22,7 @@ static void assert_origin(const char *path, const char *fields, const char *expe
 	origin = request.origin ? *request.origin : (struct request_origin){0};
 	if (origin.host.data)
 		buffer_printf(&found, "[%.*s]", (int)origin.host.len, origin.host.data);
-	buffer_add_text(&found, origin.foreign ? " foreign" : "");
+	buffer_add_text(&found, origin.is_from_foreign_page ? " foreign" : "");
 	buffer_add_text(&found, origin.forwarded ? " forwarded" : "");
 	if (origin.login.user.data) {
 		buffer_add_text(&found, " user ");
@@ -130,10 +130,10 @@ static void test_the_next_request_starts_without_the_former_origin(void **state)
 	(void)state;
 	http_codec.open(session, &bounds, 1);
 	http_codec.parse(session, rest, &consumed, &arena, &request);
-	assert_true(request.origin->foreign && request.origin->forwarded);
+	assert_true(request.origin->is_from_foreign_page && request.origin->forwarded);
 	rest = (struct slice){rest.data + consumed, rest.len - consumed};
 	http_codec.parse(session, rest, &consumed, &arena, &request);
-	assert_false(request.origin->foreign || request.origin->forwarded);
+	assert_false(request.origin->is_from_foreign_page || request.origin->forwarded);
 	assert_true(slice_equal(request.origin->host, SLICE("d")));
 	arena_free(&arena);
 	free(session);

@@ -120,7 +120,8 @@ static void unknown_hosts_may_ask_from_other_machines_only(void **state)
 
 static void foreign_pages_may_not_even_ask(void **state)
 {
-	const struct request_origin foreign = {.foreign = true, .host = SLICE("127.0.0.1")};
+	const struct request_origin foreign = {.is_from_foreign_page = true,
+	                                       .host = SLICE("127.0.0.1")};
 	struct weir_config config = {.unprotected = true};
 
 	(void)state;

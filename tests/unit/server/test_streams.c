@@ -110,8 +110,8 @@ static void begin(struct fixture *fixture, bool streams)
 	    .shared = {.bounds = CODEC_BOUNDS_DEFAULT, .threads = 1, .conn_limit.max = 10},
 	    .codec = lines};
 	fixture->protocol = (struct worker_protocol){&fixture->codec, METRICS_RESP};
-	fixture->codec.streams = streams ? always : NULL;
-	fixture->codec.send = send_as_they_are;
+	fixture->codec.answers_in_any_order = streams ? always : NULL;
+	fixture->codec.frame_answers = send_as_they_are;
 	fixture->shared.metrics = metrics_open(1);
 	fixture->shared.top = top_open(1);
 	fixture->shared.events = events_open();
