@@ -1,9 +1,13 @@
+/* access.c: decides by the peer's address and the headers whether a request may come from there. */
 #include "server/access/access.h"
 
 #include "base/error.h"
 #include "proto/fill.h"
 
-/* The author of a page can make any name lead to this address, so only known names count. */
+/*
+ * Whether `host`, by which the client calls this server, is an address or a known name. The author
+ * of a page in a browser can make any other name lead to this address.
+ */
 static bool knows_host(const struct weir_config *config, struct slice host)
 {
 	struct ip ip;
@@ -18,7 +22,7 @@ static bool knows_host(const struct weir_config *config, struct slice host)
 	return false;
 }
 
-static bool is_permitted_peer(const struct weir_config *config, const struct ip *peer)
+static bool is_protected_peer(const struct weir_config *config, const struct ip *peer)
 {
 	for (size_t i = 0; i < config->protected_count; i++)
 		if (ip_in_range(peer, &config->protected[i]))
@@ -38,7 +42,7 @@ int access_check_peer(const struct weir_config *config, const struct ip *peer,
 		return error_set(error, WEIR_EPERM,
 		                 "expected a caller on this server's machine, found a request that a proxy "
 		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
-	if (is_permitted_peer(config, peer))
+	if (is_protected_peer(config, peer))
 		return WEIR_OK;
 	return error_set(error, WEIR_EPERM,
 	                 "expected a caller on this server's machine or in its `protected`, found %.*s",
@@ -51,7 +55,7 @@ int access_check_origin(const struct weir_config *config, const struct ip *peer,
 {
 	static const struct request_origin unknown;
 	const struct request_origin *origin = from ? from : &unknown;
-	bool only_asks = class <= REQUEST_ASK;
+	bool only_asks = class <= REQUEST_ASK; /* and neither changes nor administers */
 
 	if (origin->is_from_foreign_page)
 		return error_set(error, WEIR_EPERM,

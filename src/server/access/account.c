@@ -1,3 +1,4 @@
+/* account.c: finds users and groups of the operating system by their name or number. */
 #include "server/access/account.h"
 
 #include <grp.h>

@@ -1,3 +1,10 @@
+/*
+ * client_login.c: finds out which user has sent a request: by its login, by an earlier login of its
+ * connection, or by what the connection proves, such as a certificate.
+ *
+ * A password's hash takes long to compute, so a thread of a pool does it. The connection is
+ * suspended meanwhile, and its request is parsed again afterwards.
+ */
 #include "server/access/client_login.h"
 
 #include <stdlib.h>
@@ -17,21 +24,22 @@ struct login_check {
 	/* NULL once the client is gone; used by its loop's thread alone */
 	struct client *client;
 	struct server_config *config; /* of `user` */
-	struct user *user;
-	bool user_exists; /* if not, the password is wrong in any case */
+	struct user *user;            /* whose hash is computed */
+	/* if not, it is the hash of another user, for its time alone: the login is wrong in any case */
+	bool user_exists;
 	struct hash_key fingerprint;
 	struct ip address;
-	int result; /* of password_check */
+	int result; /* of password_check: 1 if the password is right, 0 if not, or an error */
 	char password[PASSWORD_MAX + 1];
 };
 
-static int refuse_wrong(struct weir_error *error)
+static int set_wrong_login(struct weir_error *error)
 {
 	return error_set(error, WEIR_EAUTH,
 	                 "expected the token, or the name and the password, of a user, found others");
 }
 
-/* Runs in the pool's thread. */
+/* A task of the pool's thread. Returns the check to the loop of its connection. */
 static void *compute_hash(void *argument)
 {
 	struct login_check *check = argument;
@@ -55,9 +63,10 @@ static void free_check(struct login_check *check)
 }
 
 /*
- * Charges a login that may be wrong. Returns false, and logs it, if its address has had too many.
+ * Charges the address for a login that may be wrong; a right one is refunded. Returns false, and
+ * logs it, if the address has had too many wrong ones.
  */
-static bool charge_failure(struct decider *decider, struct login_queue *queue,
+static bool charge_attempt(struct decider *decider, struct login_queue *queue,
                            struct net_conn *conn, struct weir_error *error)
 {
 	if (login_throttle_charge(&decider->shared->login_throttle, net_conn_peer(conn), error))
@@ -67,7 +76,10 @@ static bool charge_failure(struct decider *decider, struct login_queue *queue,
 	return false;
 }
 
-/* Returns false if the login is refused; decider->login_error says why. */
+/*
+ * Passes a password to the pool, which checks it. `fields` has the user and the fingerprint.
+ * Returns false if the login is refused; decider->login_error says why.
+ */
 static bool begin_check(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                         const struct request_login *login, const struct login_check *fields)
 {
@@ -87,7 +99,7 @@ static bool begin_check(struct decider *decider, struct login_queue *queue, stru
 	check->client = client;
 	check->config = server_config_retain(decider->config);
 	check->address = *net_conn_peer(conn);
-	if (!charge_failure(decider, queue, conn, error)) {
+	if (!charge_attempt(decider, queue, conn, error)) {
 		free_check(check);
 		return false;
 	}
@@ -102,36 +114,36 @@ static bool begin_check(struct decider *decider, struct login_queue *queue, stru
 	return true;
 }
 
-/* Finds the first of a certificate's names that belongs to a user. */
-struct by_certificate {
+/* The search for the first of a certificate's names that belongs to a user. */
+struct certificate_search {
 	const struct users *users;
 	const struct user *user;
 };
 
-static bool has_certificate(void *context, const char *name)
+static bool find_user_of_name(void *context, const char *name)
 {
-	struct by_certificate *by = context;
+	struct certificate_search *search = context;
 
-	by->user = users_find_certificate(by->users, name);
-	return by->user;
+	search->user = users_find_certificate(search->users, name);
+	return search->user != NULL;
 }
 
 /* The user that the connection itself proves, by certificate or account, or NULL. */
 static const struct user *find_connection_user(const struct users *users, struct net_conn *conn)
 {
-	struct by_certificate by = {users, NULL};
+	struct certificate_search search = {users, NULL};
 	struct tls *tls = listener_tls_of(conn);
 	uint64_t account;
 
 	if (tls)
-		tls_each_name(tls, has_certificate, &by);
+		tls_each_name(tls, find_user_of_name, &search);
 	else if (net_conn_peer_uid(conn, &account))
-		by.user = users_find_account(users, account);
-	return by.user;
+		search.user = users_find_account(users, account);
+	return search.user;
 }
 
-/* Finds the connection's users anew in another configuration. */
-static void adopt_configuration(const struct users *users, struct net_conn *conn)
+/* Called with the users of a new configuration, or after a login: finds the connection's user. */
+static void find_users_again(const struct users *users, struct net_conn *conn)
 {
 	struct client_login *login = &client_of(conn)->login;
 
@@ -142,8 +154,9 @@ static void adopt_configuration(const struct users *users, struct net_conn *conn
 }
 
 /*
- * Checks a login other than the connection's last one. Returns false if its hash is being computed.
- * Not inlined: a login_check is large.
+ * Checks a login that differs from the last right one of the connection. Returns false if its hash
+ * is being computed; otherwise sets decider->user, or decider->login_error. `tag` is a short hash
+ * of the login. Not inlined: a login_check is large.
  */
 __attribute__((noinline)) static bool
 check_new_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
@@ -156,13 +169,14 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 	if (state->check)
 		return false;
 	if (!users_fingerprint(decider->config->users, login, &check.fingerprint)) {
-		refuse_wrong(login_error);
+		set_wrong_login(login_error);
 		return true;
 	}
 	if (state->checked_status != WEIR_OK &&
-	    hash_key_equal(state->checked_login, check.fingerprint)) { /* its check has just ended */
+	    hash_key_equal(state->checked_login,
+	                   check.fingerprint)) { /* its check ended with an error */
 		if (state->checked_status == WEIR_EAUTH)
-			refuse_wrong(login_error);
+			set_wrong_login(login_error);
 		else
 			error_set(login_error, state->checked_status, "%s",
 			          weir_strerror(state->checked_status));
@@ -176,8 +190,8 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 		state->verified_user = decider->user = check.user;
 		return true;
 	case USERS_WRONG:
-		if (charge_failure(decider, queue, conn, login_error))
-			refuse_wrong(login_error);
+		if (charge_attempt(decider, queue, conn, login_error))
+			set_wrong_login(login_error);
 		return true;
 	case USERS_UNVERIFIED:
 		break;
@@ -185,6 +199,7 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 	return !begin_check(decider, queue, conn, login, &check);
 }
 
+/* As check_new_login, for any login. */
 static bool check_login(struct decider *decider, struct login_queue *queue, struct net_conn *conn,
                         const struct request_login *login)
 {
@@ -209,7 +224,7 @@ const struct user *client_login_user(struct decider *decider, struct net_conn *c
 	struct client_login *state = &client_of(conn)->login;
 
 	if (state->users_serial != decider->config->users->serial)
-		adopt_configuration(decider->config->users, conn);
+		find_users_again(decider->config->users, conn);
 	return state->own_user;
 }
 
@@ -234,10 +249,11 @@ void client_login_set_user(struct decider *decider, struct net_conn *conn, bool 
 	state->has_user_id = has_login;
 	if (has_login)
 		state->user_id = decider->user->id;
-	adopt_configuration(decider->config->users, conn);
+	find_users_again(decider->config->users, conn);
 }
 
-static void set_login(struct decider *decider, struct work *work, const struct request *r)
+/* Makes the sender of a login the user of its connection. */
+static void login_connection(struct decider *decider, struct work *work, const struct request *r)
 {
 	if (decider->login_error.status == WEIR_OK)
 		client_login_set_user(decider, work->conn, r->origin != NULL);
@@ -252,7 +268,7 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 	const struct request_login *login = r->origin ? &r->origin->login : NULL;
 
 	if (decider->config->users) {
-		set_login(decider, work, r);
+		login_connection(decider, work, r);
 		return;
 	}
 	if (!login || slice_equal(login->user, SLICE("default")))
@@ -266,26 +282,26 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 		                "user. Are you sure your configuration is correct?"));
 }
 
-/* Runs in the loop's thread. */
+/* Runs in the loop's thread: lets the connection send its request again, now with a known login. */
 static void finish_check(struct login_check *check)
 {
 	struct client_login *state = check->client ? &check->client->login : NULL;
-	bool right = check->result == 1 && check->user_exists;
+	bool is_right = check->result == 1 && check->user_exists;
 
-	if (check->result < 0 || right) /* not a wrong guess */
+	if (check->result < 0 || is_right) /* not a wrong guess */
 		login_throttle_refund(check->throttle, &check->address);
-	if (right)
+	if (is_right)
 		user_remember(check->user, check->fingerprint);
 	if (state) {
 		state->check = NULL;
 		state->checked_login = check->fingerprint;
-		state->checked_status = right ? WEIR_OK : check->result < 0 ? check->result : WEIR_EAUTH;
+		state->checked_status = check->result < 0 ? check->result : is_right ? WEIR_OK : WEIR_EAUTH;
 		net_conn_suspend(check->client->conn, CLIENT_LOGIN, false);
 	}
 	free_check(check);
 }
 
-/* A check that has ended, or NULL. */
+/* Returns a check that has ended, or NULL. */
 static struct login_check *pop_done(struct login_queue *queue)
 {
 	struct list_node *node;

@@ -1,21 +1,25 @@
+/*
+ * login_throttle.c: limits how many wrong logins an address may send, by a limit of Weir's own, and
+ * has the thread that computes the hashes of passwords.
+ */
 #include "server/access/login_throttle.h"
 
 #include "base/error.h"
 #include "base/number.h"
 #include "base/os/os.h"
 
-/* Wrong logins of an address: so many at once, and as many each minute. */
-#define FAILURES       10
-#define FAILURES_NAMES 65536 /* number of addresses in the table */
+/* Wrong logins of an address: this many at once, and as many each minute. */
+#define WRONG_LOGINS_MAX 10
+#define ADDRESSES_MAX    65536 /* number of addresses in the table */
 
-#define IPV6_NETWORK 8 /* bytes */
+#define IPV6_NETWORK_BYTES 8
 
 int login_throttle_open(struct login_throttle *throttle)
 {
 	const struct weir_pool_options pool = {.workers = 1, .bucket = LOGIN_THROTTLE_WAITING};
-	const struct weir_table_options table = {.capacity = FAILURES_NAMES};
+	const struct weir_table_options table = {.capacity = ADDRESSES_MAX};
 	const struct weir_limit_options limit = {.name = "logins",
-	                                         .rate = {FAILURES, 1, WEIR_UNIT_MINUTE}};
+	                                         .rate = {WRONG_LOGINS_MAX, 1, WEIR_UNIT_MINUTE}};
 	int status;
 
 	if (throttle->pool)
@@ -42,9 +46,10 @@ void login_throttle_close(struct login_throttle *throttle)
 	*throttle = (struct login_throttle){0};
 }
 
-static size_t network_len(const struct ip *address)
+/* All bytes of an IPv4 address; those of the network of an IPv6 address. */
+static size_t counted_bytes(const struct ip *address)
 {
-	return ip_is_v4(address) ? sizeof address->bytes : IPV6_NETWORK;
+	return ip_is_v4(address) ? sizeof address->bytes : IPV6_NETWORK_BYTES;
 }
 
 bool login_throttle_charge(struct login_throttle *throttle, const struct ip *address,
@@ -53,7 +58,7 @@ bool login_throttle_charge(struct login_throttle *throttle, const struct ip *add
 	struct weir_decision d;
 	int status =
 	    weir_acquire(throttle->failures, throttle->failures_limit,
-	                 (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
+	                 (struct weir_key){address->bytes, counted_bytes(address)}, 1, WEIR_NOW, &d);
 
 	if (status == WEIR_OK && d.allowed)
 		return true;
@@ -67,5 +72,5 @@ void login_throttle_refund(struct login_throttle *throttle, const struct ip *add
 	struct weir_decision d;
 
 	weir_refund(throttle->failures, throttle->failures_limit,
-	            (struct weir_key){address->bytes, network_len(address)}, 1, WEIR_NOW, &d);
+	            (struct weir_key){address->bytes, counted_bytes(address)}, 1, WEIR_NOW, &d);
 }

@@ -1,3 +1,7 @@
+/*
+ * password.c: makes and checks the hashes of passwords (yescrypt, by libcrypt) and of tokens, which
+ * are random and need no more than SHA-256.
+ */
 #include "server/access/password.h"
 
 #include <crypt.h>
@@ -9,9 +13,10 @@
 #include <openssl/sha.h>
 #include <weir/weir.h>
 
+#include "base/number.h"
 #include "base/os/os.h"
 
-#define METHOD "$y$" /* yescrypt */
+#define HASH_METHOD "$y$" /* yescrypt */
 
 _Static_assert(PASSWORD_HASH_MAX >= CRYPT_OUTPUT_SIZE, "any hash fits");
 _Static_assert(PASSWORD_MAX < CRYPT_MAX_PASSPHRASE_SIZE, "libcrypt takes it");
@@ -48,30 +53,31 @@ int password_hash(const char *password, char out[PASSWORD_HASH_MAX])
 	if (strlen(password) > PASSWORD_MAX)
 		return WEIR_ELONG;
 	if (os_random(random, sizeof random) != WEIR_OK ||
-	    !crypt_gensalt_rn(METHOD, 0, random, sizeof random, salt, sizeof salt))
+	    !crypt_gensalt_rn(HASH_METHOD, 0, random, sizeof random, salt, sizeof salt))
 		return WEIR_EIO;
 	return compute_hash(password, salt, out);
 }
 
 int password_check(const char *hash, const char *password)
 {
-	char found[PASSWORD_HASH_MAX];
+	char computed[PASSWORD_HASH_MAX];
 	size_t len = strlen(hash);
 	int status;
 
 	if (strlen(password) > PASSWORD_MAX)
 		return 0;
-	status = compute_hash(password, hash, found);
+	status = compute_hash(password, hash, computed);
 	if (status != WEIR_OK)
 		return status == WEIR_EINVAL ? 0 : status;
-	return strlen(found) == len && CRYPTO_memcmp(found, hash, len) == 0;
+	return strlen(computed) == len && CRYPTO_memcmp(computed, hash, len) == 0;
 }
 
+/* Without a password to check: whether libcrypt accepts the hash's parameters. */
 int password_try(const char *hash)
 {
-	char found[PASSWORD_HASH_MAX];
+	char computed[PASSWORD_HASH_MAX];
 
-	return compute_hash("", hash, found);
+	return compute_hash("", hash, computed);
 }
 
 int token_make(char out[TOKEN_TEXT_MAX])
@@ -94,20 +100,12 @@ void token_digest(struct slice token, unsigned char out[TOKEN_DIGEST_MAX])
 	SHA256((const unsigned char *)token.data, token.len, out);
 }
 
-static int digit_of(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-	                              : -1;
-}
-
 bool token_read_digest(const char *text, unsigned char out[TOKEN_DIGEST_MAX])
 {
 	if (strlen(text) != 2 * TOKEN_DIGEST_MAX)
 		return false;
 	for (size_t i = 0; i < TOKEN_DIGEST_MAX; i++) {
-		int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return false;

@@ -1,11 +1,18 @@
+/*
+ * permissions.c: checks whether the sender of a request may make it, and rejects the request if
+ * not. A work is a request that is being processed.
+ */
 #include "server/access/permissions.h"
 
 #include "base/error.h"
 #include "server/loop/client_log.h"
 #include "server/requests/work_error.h"
 
-/* Logs why, because the proxy's client does not see the message. */
-static void log_proxy(struct decider *decider, const struct work *work, const char *message)
+/*
+ * Logs why a request of a proxy is refused: the proxy's client does not see the message. A proxy
+ * without a login gets a message about that.
+ */
+static void log_refused_proxy(struct decider *decider, const struct work *work, const char *message)
 {
 	if (decider->config->users && !decider->user && decider->login_error.status == WEIR_OK)
 		message = "expected a proxy that is a user, by Weir-Authorization, its certificate or its "
@@ -19,6 +26,7 @@ static void log_proxy(struct decider *decider, const struct work *work, const ch
 	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
 	 1u << REQUEST_EVENTS)
 
+/* Checks what the user may do. Returns 0 or an error, with a message. */
 static int check_user(const struct decider *decider, const struct request *r,
                       struct weir_error *error)
 {
@@ -56,7 +64,7 @@ bool permissions_check(struct decider *decider, struct work *work, const struct 
 		return true;
 	work_reject(decider, work, status, slice_of(error.message));
 	if (r->from_proxy)
-		log_proxy(decider, work, error.message);
+		log_refused_proxy(decider, work, error.message);
 	return false;
 }
 
@@ -67,7 +75,7 @@ void permissions_refuse_proxy(struct decider *decider, struct work *work)
 	    "`auth: no`: it says that no proxy asks here";
 
 	work_reject(decider, work, WEIR_EPERM, SLICE(message));
-	log_proxy(decider, work, message);
+	log_refused_proxy(decider, work, message);
 }
 
 bool permissions_check_steps(struct decider *decider, struct work *work)
@@ -87,12 +95,15 @@ void permissions_log_foreign(struct decider *decider, const struct work *work)
 
 void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)
 {
-	bool greets = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) || r->kind == REQUEST_LOGIN ||
-	              r->kind == REQUEST_INTERIM;
+	/* requests that come before a client's first real one */
+	bool is_greeting = (r->kind == REQUEST_LOCAL && r->status == WEIR_OK) ||
+	                   r->kind == REQUEST_LOGIN || r->kind == REQUEST_INTERIM;
+	bool is_for_operators =
+	    r->class == REQUEST_FREE || r->class == REQUEST_ADMIN || r->kind == REQUEST_METRICS;
 
-	if (r->class != REQUEST_FREE && r->class != REQUEST_ADMIN && r->kind != REQUEST_METRICS) {
+	if (!is_for_operators) {
 		work_reject(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_count_rejection(work->conn);
 	}
-	work->close_after = r->close_after |= !greets;
+	work->close_after = r->close_after |= !is_greeting;
 }

@@ -1,3 +1,8 @@
+/*
+ * permit_secret.c: maintains the secret that signs permits in a key of Redis, so that all servers
+ * of one Redis read each other's permits. The keeper, in one worker, sends SET NX and GET every 10
+ * s, and renews the key's lifetime; if a call fails it tries the next host of the URL.
+ */
 #include "server/access/permit_secret.h"
 
 #include <stdio.h>
@@ -10,19 +15,19 @@
 #include "redis/nodes/hash_slots.h"
 #include "server/stores/transport.h"
 
-#define LIFE_MS    "604800000" /* a week without any server */
-#define PERIOD_NS  (10 * NS_PER_S)
-#define RETRY_NS   NS_PER_S
-#define TIMEOUT_NS (2 * NS_PER_S)
-#define HOPS_MAX   4 /* redirections in a row */
+#define LIFETIME_MS      "604800000" /* a week without any server */
+#define RENEWAL_NS       (10 * NS_PER_S)
+#define RETRY_NS         NS_PER_S
+#define CALL_TIMEOUT_NS  (2 * NS_PER_S)
+#define REDIRECTIONS_MAX 4 /* redirections in a row */
 
 /* The time between two warnings that the key has an unusable value. */
-#define WARN_NS (3600 * NS_PER_S)
+#define WARNING_INTERVAL_NS (3600 * NS_PER_S)
 
 #define DIGITS 32
 
 /* SET, GET, and PEXPIRE if the value is a secret */
-#define CALLS 3
+#define COMMANDS_MAX 3
 
 struct secret_call {
 	struct pending_reply base; /* the first member */
@@ -36,18 +41,18 @@ struct secret_keeper {
 	const struct store *store;
 	struct redis_url url;
 	char *key;
-	struct hash_key drawn; /* the secret to store if there is none */
+	struct hash_key own_draw; /* the secret to store if there is none */
 	struct redis_host host;
 	size_t tries; /* chooses the next host of the URL */
-	unsigned hops;
+	unsigned redirections;
 	struct redis_dialer *dialer; /* NULL between two calls */
 	uint64_t due_ns;
-	uint64_t tick_ns;  /* when dialer_tick is due */
-	uint64_t pause_ns; /* until the next call */
-	struct secret_call calls[CALLS];
-	unsigned sent_count, on_reply;
-	uint64_t foreign;   /* how often in a row an unusable value was found */
-	uint64_t warned_ns; /* when the last warning was logged, or 0 */
+	uint64_t dialer_due_ns; /* when dialer_tick is due */
+	uint64_t pause_ns;      /* until the next call */
+	struct secret_call calls[COMMANDS_MAX];
+	unsigned sent_count, reply_count;
+	uint64_t unusable_count; /* how often in a row an unusable value was found */
+	uint64_t warned_ns;      /* when the last warning was logged, or 0 */
 };
 
 size_t permit_secrets_count(const struct permit_secrets *secrets)
@@ -94,34 +99,35 @@ static bool read_key(struct slice text, struct hash_key *key)
 	       read_half(text.data + DIGITS / 2, &key->k1);
 }
 
+/* Ends a call; the next one follows after `pause_ns`. */
 static void disconnect(struct secret_keeper *keeper)
 {
 	if (keeper->dialer)
 		dialer_close(keeper->dialer);
 	keeper->dialer = NULL;
-	keeper->tick_ns = UINT64_MAX;
+	keeper->dialer_due_ns = UINT64_MAX;
 	keeper->due_ns = os_monotonic_ns() + keeper->pause_ns;
 }
 
-/* Another host of the URL may answer. */
+/* Ends a failed call. Another host of the URL may answer. */
 static void try_next_host(struct secret_keeper *keeper)
 {
 	keeper->host = keeper->url.hosts[++keeper->tries % keeper->url.host_count];
-	keeper->hops = 0;
+	keeper->redirections = 0;
 	keeper->pause_ns = RETRY_NS;
 	disconnect(keeper);
 }
 
-/* The error of a cluster's node names the node that has the key. */
+/* The error of a cluster's node names the node that has the key: calls that next. */
 static void follow_redirection(struct secret_keeper *keeper, const struct redis_reply *reply)
 {
 	unsigned slot;
 	struct redis_host host;
 
-	if (keeper->hops == HOPS_MAX || reply->type != REDIS_ERROR ||
+	if (keeper->redirections == REDIRECTIONS_MAX || reply->type != REDIS_ERROR ||
 	    hash_slots_read_redirect(reply->text, &keeper->host, &slot, &host) == HASH_SLOTS_STAY)
 		return;
-	keeper->hops++;
+	keeper->redirections++;
 	keeper->host = host;
 	keeper->pause_ns = 0;
 }
@@ -135,8 +141,8 @@ static void warn_unusable(struct secret_keeper *keeper, const char *found)
 	uint64_t now_ns = os_monotonic_ns();
 	char message[256];
 
-	keeper->foreign++;
-	if (keeper->warned_ns != 0 && now_ns < keeper->warned_ns + WARN_NS)
+	keeper->unusable_count++;
+	if (keeper->warned_ns != 0 && now_ns < keeper->warned_ns + WARNING_INTERVAL_NS)
 		return;
 	keeper->warned_ns = now_ns;
 	snprintf(message, sizeof message,
@@ -145,9 +151,10 @@ static void warn_unusable(struct secret_keeper *keeper, const char *found)
 	         DIGITS, found);
 	log_event(keeper->log, LOG_WARNING, "secret_unusable",
 	          {"store", redis_store_name(keeper->store)}, {"key", keeper->key},
-	          {"times", .number = keeper->foreign}, {"message", message});
+	          {"times", .number = keeper->unusable_count}, {"message", message});
 }
 
+/* Handles a reply to GET that has no secret. */
 static void handle_other_reply(struct secret_keeper *keeper, const struct redis_reply *reply)
 {
 	if (reply->type == REDIS_TEXT)
@@ -173,10 +180,10 @@ static void send_command(struct secret_keeper *keeper, const struct slice *words
 static void on_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct secret_keeper *keeper = ((struct secret_call *)call)->of;
-	bool is_get = call == &keeper->calls[1].base;
+	bool is_get = call == &keeper->calls[1].base; /* the second command that was sent */
 	struct hash_key key;
 
-	keeper->on_reply++;
+	keeper->reply_count++;
 	if (!reply || !is_get)
 		return;
 	if (reply->type != REDIS_TEXT || !read_key(reply->text, &key)) {
@@ -184,25 +191,26 @@ static void on_reply(struct pending_reply *call, const struct redis_reply *reply
 		return;
 	}
 	add_secret(keeper->secrets, &key);
-	keeper->hops = 0;
-	keeper->pause_ns = PERIOD_NS;
-	if (keeper->foreign > 0)
+	keeper->redirections = 0;
+	keeper->pause_ns = RENEWAL_NS;
+	if (keeper->unusable_count > 0)
 		log_event(keeper->log, LOG_INFO, "secret_usable",
 		          {"store", redis_store_name(keeper->store)}, {"key", keeper->key});
-	keeper->foreign = keeper->warned_ns = 0;
-	send_command(keeper, (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFE_MS)},
-	             3);
+	keeper->unusable_count = keeper->warned_ns = 0;
+	send_command(keeper,
+	             (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFETIME_MS)}, 3);
 }
 
+/* Called when the connection is ready: sets the secret unless there is one, and reads it. */
 static void send_commands(void *context)
 {
 	struct secret_keeper *keeper = context;
-	const struct hash_key *known = permit_secrets_at(keeper->secrets, 0, &keeper->drawn);
-	struct slice key = slice_of(keeper->key), life = SLICE(LIFE_MS);
+	const struct hash_key *newest = permit_secrets_at(keeper->secrets, 0, &keeper->own_draw);
+	struct slice key = slice_of(keeper->key), life = SLICE(LIFETIME_MS);
 	char digits[DIGITS + 1];
 
-	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)known->k0,
-	         (unsigned long long)known->k1);
+	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)newest->k0,
+	         (unsigned long long)newest->k1);
 	send_command(
 	    keeper,
 	    (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life}, 6);
@@ -216,7 +224,7 @@ static void on_bytes(void *context, struct slice bytes)
 
 	if (connection_in(dialer_connection(keeper->dialer), bytes) != 0)
 		try_next_host(keeper);
-	else if (keeper->on_reply == keeper->sent_count)
+	else if (keeper->reply_count == keeper->sent_count)
 		disconnect(keeper);
 }
 
@@ -230,16 +238,17 @@ static void on_lost(void *context, const char *why)
 
 static void set_secret_alarm(void *context, uint64_t at_ns)
 {
-	((struct secret_keeper *)context)->tick_ns = at_ns;
+	((struct secret_keeper *)context)->dialer_due_ns = at_ns;
 }
 
 static const struct dialer_owner owner = {send_commands, on_bytes, on_lost, set_secret_alarm};
 
+/* Begins a call: connects to the host, or to the master that sentinels have named. */
 static void connect_host(struct secret_keeper *keeper)
 {
 	struct dialer_target target = {.url = &keeper->url};
 
-	keeper->sent_count = keeper->on_reply = 0;
+	keeper->sent_count = keeper->reply_count = 0;
 	keeper->pause_ns = RETRY_NS;
 	if (keeper->url.master && !redis_store_master(keeper->store, &keeper->host)) {
 		disconnect(keeper);
@@ -248,7 +257,7 @@ static void connect_host(struct secret_keeper *keeper)
 	target.host = keeper->host;
 	keeper->dialer = dialer_open(&keeper->transport.base, &target, &owner, keeper);
 	if (keeper->dialer)
-		keeper->due_ns = os_monotonic_ns() + TIMEOUT_NS;
+		keeper->due_ns = os_monotonic_ns() + CALL_TIMEOUT_NS;
 	else
 		disconnect(keeper);
 }
@@ -264,11 +273,11 @@ struct secret_keeper *secret_keeper_open(struct permit_secrets *secrets,
 		return NULL;
 	keeper->secrets = secrets;
 	server_transport_open(&keeper->transport, loop);
-	keeper->tick_ns = UINT64_MAX;
+	keeper->dialer_due_ns = UINT64_MAX;
 	keeper->log = stores->log;
 	keeper->store = store->store;
 	keeper->key = malloc(size);
-	if (!keeper->key || os_random(&keeper->drawn, sizeof keeper->drawn) != 0 ||
+	if (!keeper->key || os_random(&keeper->own_draw, sizeof keeper->own_draw) != 0 ||
 	    redis_url_read(store->url, &keeper->url, NULL) != WEIR_OK) {
 		free(keeper->key);
 		free(keeper);
@@ -297,13 +306,13 @@ void secret_keeper_close(struct secret_keeper *keeper)
 
 uint64_t secret_keeper_tick(struct secret_keeper *keeper, uint64_t now_ns)
 {
-	if (keeper->dialer && keeper->tick_ns <= now_ns) {
-		keeper->tick_ns = UINT64_MAX;
+	if (keeper->dialer && keeper->dialer_due_ns <= now_ns) {
+		keeper->dialer_due_ns = UINT64_MAX;
 		dialer_tick(keeper->dialer, now_ns);
 	}
 	if (now_ns >= keeper->due_ns && keeper->dialer) /* the call has timed out */
 		try_next_host(keeper);
 	else if (now_ns >= keeper->due_ns)
 		connect_host(keeper);
-	return u64_min(keeper->due_ns, keeper->tick_ns);
+	return u64_min(keeper->due_ns, keeper->dialer_due_ns);
 }

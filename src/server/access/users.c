@@ -1,3 +1,7 @@
+/*
+ * users.c: compiles the users of a configuration: which limits they may use and how they log in.
+ * Checks logins against them.
+ */
 #include "server/access/users.h"
 
 #include <stdlib.h>
@@ -17,7 +21,8 @@
 /* The name and the secret of a login, each after its length. */
 #define FINGERPRINT_MAX (2 * (sizeof(uint32_t) + PASSWORD_MAX))
 
-static size_t add_text(char *to, struct slice text)
+/* Returns how many bytes the text takes with its length. */
+static size_t append_text(char *to, struct slice text)
 {
 	uint32_t len = (uint32_t)text.len;
 
@@ -41,14 +46,15 @@ bool users_fingerprint(const struct users *users, const struct request_login *lo
 
 	if (login->user.len > PASSWORD_MAX || login->secret.len > PASSWORD_MAX)
 		return false;
-	len = add_text(text, is_nameless(login) ? DEFAULT_NAME : login->user);
-	len += add_text(text + len, login->secret);
+	len = append_text(text, is_nameless(login) ? DEFAULT_NAME : login->user);
+	len += append_text(text + len, login->secret);
 	*fingerprint = hash_mac(&users->key, text, len);
 	explicit_bzero(text, len);
 	return true;
 }
 
-static int read_id(const struct users *users, struct user *user)
+/* Derives the id from name and proof, so that it stays the same in a reload that keeps both. */
+static int make_id(const struct users *users, struct user *user)
 {
 	const struct rules_user *rule = user->rule;
 	struct buffer text = {0};
@@ -62,7 +68,7 @@ static int read_id(const struct users *users, struct user *user)
 }
 
 /* Whether a pattern of the user matches the name of the limit. */
-static bool has_pattern(const struct rules_user *rule, const char *name)
+static bool matches_any_pattern(const struct rules_user *rule, const char *name)
 {
 	for (size_t i = 0; i < rule->limit_count; i++)
 		if (pattern_matches(rule->limits[i].text, name))
@@ -70,36 +76,42 @@ static bool has_pattern(const struct rules_user *rule, const char *name)
 	return false;
 }
 
-static int read_limits(struct user *user, const struct weir_engine *engine)
+/*
+ * Compiles the patterns to a set of limits. Behind the limits of the engine it has a bit for those
+ * that come with the commands CL.THROTTLE and THROTTLE. A user without patterns may use all.
+ */
+static int compile_limits(struct user *user, const struct weir_engine *engine)
 {
+	const struct rules_user *rule = user->rule;
 	size_t n = engine_limit_count(engine);
 
-	if (user->rule->limit_count == 0)
+	if (rule->limit_count == 0)
 		return WEIR_OK;
 	user->limits = calloc(n / 64 + 1, sizeof *user->limits);
 	if (!user->limits)
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i <= n; i++) {
-		bool may =
-		    i < n ? has_pattern(user->rule, engine_limit_at(engine, i)->name)
-		          : has_pattern(user->rule, "CL.THROTTLE") || has_pattern(user->rule, "THROTTLE");
+		bool may = i < n ? matches_any_pattern(rule, engine_limit_at(engine, i)->name)
+		                 : matches_any_pattern(rule, "CL.THROTTLE") ||
+		                       matches_any_pattern(rule, "THROTTLE");
 
 		user->limits[i / 64] |= (uint64_t)may << i % 64;
 	}
 	return WEIR_OK;
 }
 
-static void copy_verified(struct user *user, const struct users *before)
+/* Remembers the right login of a user whose name and proof a reload has kept. */
+static void copy_verified_login(struct user *user, const struct users *old_users)
 {
-	const struct user *old = before ? users_find(before, user->id) : NULL;
+	const struct user *old = old_users ? users_find(old_users, user->id) : NULL;
 
 	for (int i = 0; old && i < 2; i++)
-		atomic_store_explicit(&user->verified[i],
-		                      atomic_load_explicit(&old->verified[i], memory_order_relaxed),
+		atomic_store_explicit(&user->verified_login[i],
+		                      atomic_load_explicit(&old->verified_login[i], memory_order_relaxed),
 		                      memory_order_relaxed);
 }
 
-/* The length of the hash's beginning: the method and its parameters. */
+/* Returns the length of the hash's beginning, "$method$parameters". */
 static size_t parameters_len(const char *hash)
 {
 	const char *parameters = strchr(hash + 1, '$') + 1;
@@ -119,13 +131,13 @@ static bool has_same_parameters(const struct rules_user *a, const struct rules_u
  * Tries whether libcrypt can compute the hash. As that is slow, it tries only new hashes, and only
  * one with the same parameters.
  */
-static int try_password(const struct users *users, const struct user *user,
-                        const struct users *before, struct weir_error *error)
+static int check_parameters(const struct users *users, const struct user *user,
+                            const struct users *old_users, struct weir_error *error)
 {
 	const struct rules_user *rule = user->rule;
 	int status;
 
-	if (before && users_find(before, user->id))
+	if (old_users && users_find(old_users, user->id))
 		return WEIR_OK;
 	for (const struct user *other = users->items; other < user; other++)
 		if (has_same_parameters(other->rule, rule))
@@ -155,7 +167,7 @@ static int find_account(const struct users *users, struct user *user, struct wei
 }
 
 static int open_user(const struct users *users, struct user *user, const struct rules_user *rule,
-                     const struct weir_engine *engine, const struct users *before,
+                     const struct weir_engine *engine, const struct users *old_users,
                      struct weir_error *error)
 {
 	int status;
@@ -163,23 +175,23 @@ static int open_user(const struct users *users, struct user *user, const struct 
 	user->rule = rule;
 	if (rule->proof == RULES_TOKEN)
 		token_read_digest(rule->secret, user->digest);
-	status = read_id(users, user);
+	status = make_id(users, user);
 	if (status == WEIR_OK)
-		status = read_limits(user, engine);
+		status = compile_limits(user, engine);
 	if (status != WEIR_OK)
 		return error_set(error, status, "users: %s", weir_strerror(status));
 	if (rule->proof == RULES_UNIX)
 		status = find_account(users, user, error);
 	else if (rule->proof == RULES_PASSWORD)
-		status = try_password(users, user, before, error);
+		status = check_parameters(users, user, old_users, error);
 	if (status != WEIR_OK)
 		return status;
-	copy_verified(user, before);
+	copy_verified_login(user, old_users);
 	return WEIR_OK;
 }
 
 int users_open(struct users **out, const struct weir_config *rules,
-               const struct weir_engine *engine, const struct users *before,
+               const struct weir_engine *engine, const struct users *old_users,
                struct weir_error *error)
 {
 	size_t n = rules->user_count;
@@ -196,10 +208,10 @@ int users_open(struct users **out, const struct weir_config *rules,
 	if (os_random(&users->serial, sizeof users->serial) != WEIR_OK ||
 	    os_random(&users->key, sizeof users->key) != WEIR_OK)
 		status = error_set(error, WEIR_EIO, "users: no random numbers");
-	if (before)
-		users->key = before->key;
+	if (old_users)
+		users->key = old_users->key;
 	for (size_t i = 0; i < n && status == WEIR_OK; i++)
-		status = open_user(users, &users->items[i], &rules->users[i], engine, before, error);
+		status = open_user(users, &users->items[i], &rules->users[i], engine, old_users, error);
 	if (status != WEIR_OK) {
 		users_close(users);
 		return status;
@@ -244,7 +256,7 @@ const struct user *users_find_account(const struct users *users, uint64_t accoun
 	return NULL;
 }
 
-static struct user *find_user(struct users *users, struct slice name)
+static struct user *find_name(struct users *users, struct slice name)
 {
 	for (size_t i = 0; i < users->count; i++)
 		if (slice_equal(slice_of(users->items[i].rule->name), name))
@@ -253,7 +265,7 @@ static struct user *find_user(struct users *users, struct slice name)
 }
 
 /* Any user with a password, or NULL. */
-static struct user *find_password(struct users *users)
+static struct user *find_any_password(struct users *users)
 {
 	for (size_t i = 0; i < users->count; i++)
 		if (users->items[i].rule->proof == RULES_PASSWORD)
@@ -261,7 +273,7 @@ static struct user *find_password(struct users *users)
 	return NULL;
 }
 
-/* The user of the token, or NULL. The user must have that name, unless it is empty. */
+/* Returns the user of the token, or NULL. The user must have that name, unless it is empty. */
 static struct user *find_token(struct users *users, struct slice name, struct slice token)
 {
 	unsigned char digest[TOKEN_DIGEST_MAX];
@@ -281,28 +293,31 @@ static struct user *find_token(struct users *users, struct slice name, struct sl
 static bool is_verified(const struct user *user, struct hash_key fingerprint)
 {
 	const struct hash_key verified = {
-	    atomic_load_explicit(&user->verified[0], memory_order_relaxed),
-	    atomic_load_explicit(&user->verified[1], memory_order_relaxed)};
+	    atomic_load_explicit(&user->verified_login[0], memory_order_relaxed),
+	    atomic_load_explicit(&user->verified_login[1], memory_order_relaxed)};
 
 	return hash_key_equal(verified, fingerprint);
 }
 
 enum users_login users_check_login(struct users *users, const struct request_login *login,
-                                   struct hash_key fingerprint, struct user **user, bool *exists)
+                                   struct hash_key fingerprint, struct user **user,
+                                   bool *user_exists)
 {
-	bool nameless = is_nameless(login);
-	struct user *named = find_user(users, nameless ? DEFAULT_NAME : login->user);
+	bool nameless = is_nameless(login); /* the secret may be a password of `default`, or a token */
+	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
 
 	*user = named;
-	*exists = named && named->rule->proof == RULES_PASSWORD;
-	if (*exists && is_verified(named, fingerprint))
+	*user_exists = named && named->rule->proof == RULES_PASSWORD;
+	if (*user_exists && is_verified(named, fingerprint))
 		return USERS_KNOWN;
-	if (!*exists || nameless) {
+	if (!*user_exists || nameless) {
 		*user = find_token(users, nameless ? SLICE("") : login->user, login->secret);
 		if (*user)
 			return USERS_KNOWN;
-		/* If the user `default` has no password either, it is a wrong token. */
-		*user = *exists ? named : nameless ? NULL : find_password(users);
+		if (*user_exists)
+			*user = named;
+		else if (!nameless) /* computes some hash, so that the time does not disclose the name */
+			*user = find_any_password(users);
 	}
 	/* libcrypt would end the password at its first NUL. */
 	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNVERIFIED
@@ -311,8 +326,8 @@ enum users_login users_check_login(struct users *users, const struct request_log
 
 void user_remember(struct user *user, struct hash_key fingerprint)
 {
-	atomic_store_explicit(&user->verified[0], fingerprint.k0, memory_order_relaxed);
-	atomic_store_explicit(&user->verified[1], fingerprint.k1, memory_order_relaxed);
+	atomic_store_explicit(&user->verified_login[0], fingerprint.k0, memory_order_relaxed);
+	atomic_store_explicit(&user->verified_login[1], fingerprint.k1, memory_order_relaxed);
 }
 
 int user_check(const struct user *user, enum request_class class, struct weir_error *error)

@@ -27,7 +27,7 @@ struct user {
 	 * limits that come with requests; NULL permits all
 	 */
 	uint64_t *limits;
-	_Atomic uint64_t verified[2]; /* the fingerprint of the login that was right, or 0 */
+	_Atomic uint64_t verified_login[2]; /* the fingerprint of the login that was right, or 0 */
 };
 
 struct users {
@@ -39,13 +39,13 @@ struct users {
 };
 
 /**
- * Makes the users of `rules`; *out is NULL if there are none. `before` has the users of the former
- * configuration, or is NULL. Computes one hash for each new kind of password hash. Returns 0,
- * ENOMEM, EIO, or EINVAL: an account that the system does not have or two users have, or a hash
+ * Makes the users of `rules`; *out is NULL if there are none. `old_users` has the users of the
+ * former configuration, or is NULL. Computes one hash for each new kind of password hash. Returns
+ * 0, ENOMEM, EIO, or EINVAL: an account that the system does not have or two users have, or a hash
  * that can't be computed.
  */
 int users_open(struct users **out, const struct weir_config *rules,
-               const struct weir_engine *engine, const struct users *before,
+               const struct weir_engine *engine, const struct users *old_users,
                struct weir_error *error);
 /** Accepts NULL. */
 void users_close(struct users *users);
@@ -87,11 +87,12 @@ bool users_fingerprint(const struct users *users, const struct request_login *lo
                        struct hash_key *fingerprint);
 /**
  * Finds the user of a login. For USERS_UNVERIFIED, *user is the one whose hash has to be computed.
- * If no user has the name, that is another user and *exists is false, so that the time does not
- * disclose it.
+ * If no user has the name, that is another user and *user_exists is false, so that the time does
+ * not disclose it.
  */
 enum users_login users_check_login(struct users *users, const struct request_login *login,
-                                   struct hash_key fingerprint, struct user **user, bool *exists);
+                                   struct hash_key fingerprint, struct user **user,
+                                   bool *user_exists);
 /** Remembers that the login was right. Any thread may call it. */
 void user_remember(struct user *user, struct hash_key fingerprint);
 
