@@ -1,4 +1,7 @@
-/* endpoint.c: parses HOST:PORT, plain:HOST:PORT and unix:/PATH. */
+/*
+ * endpoint.c: parses the text of an address that a server listens on, or a client connects to:
+ * HOST:PORT, plain:HOST:PORT (without TLS) or unix:/PATH.
+ */
 #include "base/network/endpoint.h"
 
 #include <stdio.h>
@@ -8,7 +11,10 @@
 #include "base/number.h"
 #include "base/text/store_url.h"
 
-/* The message redacts the text, because it may be the URL of a store with a password. */
+/*
+ * Returns EINVAL with a message that redacts the text, because it may be a store's URL with a
+ * password.
+ */
 static int refuse_endpoint(struct slice text, struct weir_error *error)
 {
 	char copy[STORE_URL_SHOWN_MAX], found[STORE_URL_SHOWN_MAX];
@@ -35,8 +41,9 @@ static int read_plain_endpoint(struct slice text, struct endpoint *out, struct w
 	int status = endpoint_parse(text, out, error);
 
 	if (status == WEIR_OK && (out->plain || out->path.data))
-		return error_set(error, WEIR_EINVAL, "expected HOST:PORT behind " ENDPOINT_PLAIN
-		                 ", found '%.*s'", (int)text.len, text.data);
+		return error_set(error, WEIR_EINVAL,
+		                 "expected HOST:PORT behind " ENDPOINT_PLAIN ", found '%.*s'",
+		                 (int)text.len, text.data);
 	out->plain = true;
 	return status;
 }

@@ -6,14 +6,18 @@
 
 #include "base/number.h"
 
-static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+/* An IPv4 address a.b.c.d is kept as ::ffff:a.b.c.d, with these first 12 bytes. */
+static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 static bool is_v6(struct slice text)
 {
 	return text.len > 0 && memchr(text.data, ':', text.len) != NULL;
 }
 
-/* As inet_pton, which needs a NUL and more time: each HTTP request has a Host to be parsed. */
+/*
+ * Parses "10.1.2.3", without leading zeros. This takes less time than inet_pton, which also needs a
+ * NUL: the Host of each HTTP request is parsed.
+ */
 static bool parse_v4(struct slice text, uint8_t out[4])
 {
 	const char *p = text.data, *end = p + text.len;
@@ -45,8 +49,8 @@ bool ip_parse(struct slice text, struct ip *out)
 	if (text.len == 0)
 		return false;
 	if (!is_v6(text)) {
-		memcpy(out->bytes, mapped, sizeof mapped);
-		return parse_v4(text, out->bytes + sizeof mapped);
+		memcpy(out->bytes, v4_prefix, sizeof v4_prefix);
+		return parse_v4(text, out->bytes + sizeof v4_prefix);
 	}
 	if (text.len >= sizeof copy || memchr(text.data, '\0', text.len))
 		return false;
@@ -56,7 +60,7 @@ bool ip_parse(struct slice text, struct ip *out)
 }
 
 /* Reads four decimal parts, which may have leading zeros. */
-static bool read_parts(struct slice text, uint8_t out[4])
+static bool parse_decimal_parts(struct slice text, uint8_t out[4])
 {
 	uint64_t part;
 
@@ -68,14 +72,15 @@ static bool read_parts(struct slice text, uint8_t out[4])
 	return text.len == 0;
 }
 
+/* Parses an IPv4 address that is one number, or has leading zeros in its parts. */
 bool ip_parse_number(struct slice text, struct ip *out)
 {
-	uint8_t *bytes = out->bytes + sizeof mapped;
+	uint8_t *bytes = out->bytes + sizeof v4_prefix;
 	uint64_t number;
 
-	memcpy(out->bytes, mapped, sizeof mapped);
+	memcpy(out->bytes, v4_prefix, sizeof v4_prefix);
 	if (text.len > 0 && memchr(text.data, '.', text.len))
-		return text.data[text.len - 1] != '.' && read_parts(text, bytes);
+		return text.data[text.len - 1] != '.' && parse_decimal_parts(text, bytes);
 	if (!parse_u64(text, &number) || number > UINT32_MAX)
 		return false;
 	for (unsigned i = 0; i < 4; i++)
@@ -85,7 +90,7 @@ bool ip_parse_number(struct slice text, struct ip *out)
 
 uint32_t ip_number(const struct ip *ip)
 {
-	const uint8_t *bytes = ip->bytes + sizeof mapped;
+	const uint8_t *bytes = ip->bytes + sizeof v4_prefix;
 
 	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
@@ -94,16 +99,15 @@ bool ip_is_loopback(const struct ip *ip)
 {
 	static const struct ip v6 = {{[15] = 1}};
 
-	return (ip_is_v4(ip) && ip->bytes[sizeof mapped] == 127) ||
-	       memcmp(ip, &v6, sizeof v6) == 0;
+	return (ip_is_v4(ip) && ip->bytes[sizeof v4_prefix] == 127) || memcmp(ip, &v6, sizeof v6) == 0;
 }
 
-/* The bits of byte `i` that are behind a prefix of `bits` bits. */
+/* Returns the bits of byte `i` of an address that are behind a prefix of `bits` bits. */
 static uint8_t host_mask(unsigned bits, unsigned i)
 {
-	unsigned kept = bits > i * 8 ? bits - i * 8 : 0;
+	unsigned prefix_bits = bits > i * 8 ? bits - i * 8 : 0;
 
-	return kept >= 8 ? 0 : (uint8_t)(0xff >> kept);
+	return prefix_bits >= 8 ? 0 : (uint8_t)(0xff >> prefix_bits);
 }
 
 struct ip ip_network(const struct ip *ip, unsigned bits)
@@ -122,7 +126,8 @@ static void range_of_prefix(const struct ip *ip, unsigned bits, struct ip_range 
 		out->last.bytes[i] = ip->bytes[i] | host_mask(bits, i);
 }
 
-static bool parse_prefix(struct slice address, struct slice length, struct ip_range *out)
+/* Parses "10.0.0.0/8", which was split at the slash. */
+static bool parse_prefix_range(struct slice address, struct slice length, struct ip_range *out)
 {
 	unsigned width = is_v6(address) ? 128 : 32;
 	uint64_t bits;
@@ -134,12 +139,14 @@ static bool parse_prefix(struct slice address, struct slice length, struct ip_ra
 	return true;
 }
 
-static bool parse_ends(struct slice first, struct slice last, struct ip_range *out)
+/* Parses "10.0.0.1-10.0.0.9", which was split at the hyphen. */
+static bool parse_first_and_last(struct slice first, struct slice last, struct ip_range *out)
 {
 	return is_v6(first) == is_v6(last) && ip_parse(first, &out->first) &&
 	       ip_parse(last, &out->last) && memcmp(&out->first, &out->last, sizeof out->first) <= 0;
 }
 
+/* Parses a copy in which zeros replace the stars, and sets the mask of each star to 0. */
 bool ip_pattern_parse(struct slice text, struct ip_pattern *out)
 {
 	char zeroed[IP_TEXT_MAX];
@@ -160,7 +167,7 @@ bool ip_pattern_parse(struct slice text, struct ip_pattern *out)
 }
 
 /* Only stars at the end make a range: 10.1.*.* does, 10.*.0.1 does not. */
-static bool parse_wildcard(struct slice text, struct ip_range *out)
+static bool parse_wildcard_range(struct slice text, struct ip_range *out)
 {
 	struct ip_pattern pattern;
 	unsigned parts = sizeof pattern.mask;
@@ -172,8 +179,8 @@ static bool parse_wildcard(struct slice text, struct ip_range *out)
 		parts--;
 	if (memchr(pattern.mask, 0, parts))
 		return false;
-	memcpy(ip.bytes, mapped, sizeof mapped);
-	memcpy(ip.bytes + sizeof mapped, pattern.bytes, sizeof pattern.bytes);
+	memcpy(ip.bytes, v4_prefix, sizeof v4_prefix);
+	memcpy(ip.bytes + sizeof v4_prefix, pattern.bytes, sizeof pattern.bytes);
 	range_of_prefix(&ip, 96 + 8 * parts, out);
 	return true;
 }
@@ -181,7 +188,7 @@ static bool parse_wildcard(struct slice text, struct ip_range *out)
 bool ip_range_parse(struct slice text, struct ip_range *out)
 {
 	const char *split = text.len ? memchr(text.data, '/', text.len) : NULL;
-	bool prefix = split != NULL;
+	bool is_prefix = split != NULL;
 
 	if (!split && text.len)
 		split = memchr(text.data, '-', text.len);
@@ -189,16 +196,18 @@ bool ip_range_parse(struct slice text, struct ip_range *out)
 		struct slice left = {text.data, (size_t)(split - text.data)};
 		struct slice right = {split + 1, text.len - left.len - 1};
 
-		return prefix ? parse_prefix(left, right, out) : parse_ends(left, right, out);
+		return is_prefix ? parse_prefix_range(left, right, out)
+		                 : parse_first_and_last(left, right, out);
 	}
 	if (text.len && text.data[text.len - 1] == '*')
-		return parse_wildcard(text, out);
+		return parse_wildcard_range(text, out);
 	if (!ip_parse(text, &out->first))
 		return false;
 	out->last = out->first;
 	return true;
 }
 
+/* Whether the text has the form of a range, but its prefix is too long or its ends are swapped. */
 bool ip_range_is_wrong(struct slice text)
 {
 	struct slice bits = text, last = text, first = slice_cut(&last, '-');
@@ -206,10 +215,10 @@ bool ip_range_is_wrong(struct slice text)
 	struct ip_range range;
 	struct ip ip;
 	uint64_t n;
+	bool looks_like_prefix = ip_parse(network, &ip) && parse_u64(bits, &n);
+	bool looks_like_ends = ip_parse(first, &ip) && ip_parse(last, &ip);
 
-	return ((ip_parse(network, &ip) && parse_u64(bits, &n)) ||
-	        (ip_parse(first, &ip) && ip_parse(last, &ip))) &&
-	       !ip_range_parse(text, &range);
+	return (looks_like_prefix || looks_like_ends) && !ip_range_parse(text, &range);
 }
 
 bool ip_in_range(const struct ip *ip, const struct ip_range *range)
@@ -219,18 +228,19 @@ bool ip_in_range(const struct ip *ip, const struct ip_range *range)
 
 bool ip_is_v4(const struct ip *ip)
 {
-	return memcmp(ip->bytes, mapped, sizeof mapped) == 0;
+	return memcmp(ip->bytes, v4_prefix, sizeof v4_prefix) == 0;
 }
 
-bool ip_is_like(const struct ip *ip, const struct ip_pattern *pattern)
+bool ip_matches_pattern(const struct ip *ip, const struct ip_pattern *pattern)
 {
 	unsigned differ = 0;
 
 	for (size_t i = 0; i < sizeof pattern->bytes; i++)
-		differ |= (ip->bytes[sizeof mapped + i] ^ pattern->bytes[i]) & pattern->mask[i];
+		differ |= (ip->bytes[sizeof v4_prefix + i] ^ pattern->bytes[i]) & pattern->mask[i];
 	return differ == 0 && ip_is_v4(ip);
 }
 
+/* Counts the bits that both ends share first. A prefix has all addresses that begin with these. */
 int ip_range_prefix(const struct ip_range *range)
 {
 	struct ip_range whole;
@@ -243,12 +253,11 @@ int ip_range_prefix(const struct ip_range *range)
 	return memcmp(&whole, range, sizeof whole) == 0 ? (int)bits : -1;
 }
 
-
 size_t ip_format(const struct ip *ip, char *out)
 {
 	bool v4 = ip_is_v4(ip);
 
-	inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? sizeof mapped : 0), out, IP_TEXT_MAX);
+	inet_ntop(v4 ? AF_INET : AF_INET6, ip->bytes + (v4 ? sizeof v4_prefix : 0), out, IP_TEXT_MAX);
 	return strlen(out);
 }
 

@@ -57,7 +57,7 @@ bool ip_is_loopback(const struct ip *ip);
 
 bool ip_in_range(const struct ip *ip, const struct ip_range *range);
 
-bool ip_is_like(const struct ip *ip, const struct ip_pattern *pattern);
+bool ip_matches_pattern(const struct ip *ip, const struct ip_pattern *pattern);
 
 bool ip_is_v4(const struct ip *ip);
 

@@ -1,4 +1,7 @@
-/* os.c: asks Linux for memory, time, random bytes, usage and the processor's counter. */
+/*
+ * os.c: asks Linux for memory, the time, random bytes, and what this process has used of memory and
+ * processor time.
+ */
 #include "base/os/os.h"
 
 #if defined(__x86_64__)
@@ -27,43 +30,45 @@ static bool is_small(size_t size)
 	return size <= (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / 8;
 }
 
-void *os_pages_map(size_t size)
+void *os_pages_reserve(size_t size)
 {
-	size_t slack = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
 	/* Without a reservation, pages that are never touched take only address space. */
-	char *pages = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
 	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (pages == MAP_FAILED)
-		return NULL;
-	if (slack == 0)
+	return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* Maps zeroed pages, from a multiple of HUGE_PAGE on: only there can the system use huge pages. */
+void *os_pages_map(size_t size)
+{
+	size_t spare = size >= HUGE_PAGE ? HUGE_PAGE : 0, before;
+	char *pages = os_pages_reserve(size + spare);
+
+	if (!pages || spare == 0)
 		return pages;
-	/* A huge page begins at a multiple of its size. */
+	/* Unmap the spare bytes before the first multiple, and those behind the end. */
 	before = -(uintptr_t)pages % HUGE_PAGE;
 	if (before > 0)
 		munmap(pages, before);
 	pages += before;
 	size = (size + PAGE - 1) / PAGE * PAGE;
-	if (slack > before)
-		munmap(pages + size, slack - before);
-	/* An error changes nothing. With huge pages, a few scattered keys make all of it resident. */
+	if (spare > before)
+		munmap(pages + size, spare - before);
+	/*
+	 * Not for larger memory, of which huge pages would make all resident for a few scattered keys.
+	 * If the advice fails, nothing changes.
+	 */
 	if (is_small(size))
 		madvise(pages, size, MADV_HUGEPAGE);
 	return pages;
 }
 
+/* Advises the system not to read ahead: access will be random. */
 void os_pages_scatter(void *pages, size_t size)
 {
 	if (!is_small(size))
 		madvise(pages, size, MADV_RANDOM);
-}
-
-void *os_pages_reserve(size_t size)
-{
-	void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
-	                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return pages == MAP_FAILED ? NULL : pages;
 }
 
 bool os_pages_forget_in_child(void *pages, size_t size)
@@ -122,6 +127,7 @@ static uint64_t timeval_ns(const struct timeval *t)
 	return (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_usec * 1000;
 }
 
+/* The first two numbers of /proc/self/statm are the virtual and the resident size, in pages. */
 struct os_usage os_usage(void)
 {
 	struct os_usage usage = {0};
@@ -168,6 +174,7 @@ static bool counter_is_invariant(void)
 }
 #endif
 
+/* Whether the system's clock uses the processor's counter, and it runs at a constant rate. */
 bool os_trusts_counter(void)
 {
 	char source[32] = "";

@@ -1,4 +1,4 @@
-/* read_file.c: reads a whole file into a buffer; a pipe's writer has 5 s. */
+/* read_file.c: reads a whole file into a buffer, or what a pipe's writer sends within 5 s. */
 #include "base/os/read_file.h"
 
 #include <errno.h>
@@ -15,9 +15,11 @@
 #define BLOCK_SIZE ((size_t)64 << 10)
 
 /* The writer of a pipe must have written everything in this time. */
-#define PIPE_NS (5 * NS_PER_S)
+#define PIPE_TIMEOUT_NS (5 * NS_PER_S)
 
-/* As read(), but fails with ETIMEDOUT at `until_ns` of the monotonic clock. */
+enum file_kind { REGULAR_FILES_ONLY, PIPES_TOO };
+
+/* As read(), but waits for bytes, and fails with ETIMEDOUT at `until_ns` of the monotonic clock. */
 static ssize_t read_until(int fd, void *to, size_t size, uint64_t until_ns)
 {
 	for (;;) {
@@ -36,15 +38,18 @@ static ssize_t read_until(int fd, void *to, size_t size, uint64_t until_ns)
 	}
 }
 
-/* Reads beyond `max` bytes, so that a longer file is noticed. */
+/*
+ * Appends the file to `out`. Reads beyond `max` bytes, so that a longer file is noticed: then it
+ * appends nothing and returns ELONG.
+ */
 static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
                       struct weir_error *error)
 {
-	uint64_t until_ns = os_monotonic_ns() + PIPE_NS;
-	size_t before = out->len;
+	uint64_t until_ns = os_monotonic_ns() + PIPE_TIMEOUT_NS;
+	size_t old_len = out->len;
 	ssize_t got = 1;
 
-	while (got > 0 && out->len - before <= max) {
+	while (got > 0 && out->len - old_len <= max) {
 		char *to = buffer_reserve(out, BLOCK_SIZE);
 
 		if (!to)
@@ -54,14 +59,14 @@ static int read_up_to(int fd, bool is_file, size_t max, struct buffer *out,
 	}
 	if (got < 0)
 		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
-	if (out->len - before > max) {
-		out->len = before;
+	if (out->len - old_len > max) {
+		out->len = old_len;
 		return error_set(error, WEIR_ELONG, "expected at most %zu MiB, found more", max >> 20);
 	}
 	return WEIR_OK;
 }
 
-static int open_and_read(const char *path, bool any, size_t max, struct buffer *out,
+static int open_and_read(const char *path, enum file_kind kind, size_t max, struct buffer *out,
                          struct weir_error *error)
 {
 	/* Without O_NONBLOCK, open() would block on a pipe that has no writer. */
@@ -72,7 +77,7 @@ static int open_and_read(const char *path, bool any, size_t max, struct buffer *
 	if (fd < 0)
 		return error_set(error, WEIR_EIO, "expected a readable file, found: %m");
 	is_file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
-	if (!is_file && !any)
+	if (!is_file && kind == REGULAR_FILES_ONLY)
 		status = error_set(error, WEIR_EIO, "expected a readable file, found: %s",
 		                   S_ISDIR(about.st_mode) ? strerror(EISDIR) : "not a regular file");
 	else
@@ -83,10 +88,10 @@ static int open_and_read(const char *path, bool any, size_t max, struct buffer *
 
 int file_read(const char *path, size_t max, struct buffer *out, struct weir_error *error)
 {
-	return open_and_read(path, false, max, out, error);
+	return open_and_read(path, REGULAR_FILES_ONLY, max, out, error);
 }
 
 int file_read_any(const char *path, size_t max, struct buffer *out, struct weir_error *error)
 {
-	return open_and_read(path, true, max, out, error);
+	return open_and_read(path, PIPES_TOO, max, out, error);
 }

@@ -125,7 +125,7 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 		                   : match_is_ip(value) && ip_in_range(&value->ip, &test->range));
 	case RULES_IP_PATTERN:
 		return present && (ip_numbers ? is_address(value) : match_is_ip(value)) &&
-		       ip_is_like(&value->ip, &test->pattern);
+		       ip_matches_pattern(&value->ip, &test->pattern);
 	case RULES_LISTED:
 		return present && is_listed(test->dictionary, value);
 	case RULES_NUMBERS:

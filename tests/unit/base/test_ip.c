@@ -224,7 +224,7 @@ static void assert_like(const char *text, const char *pattern, bool expected)
 
 	assert_true(ip_parse(slice_of(text), &ip));
 	assert_true(ip_pattern_parse(slice_of(pattern), &like));
-	assert_int_equal(ip_is_like(&ip, &like), expected);
+	assert_int_equal(ip_matches_pattern(&ip, &like), expected);
 }
 
 static void a_pattern_compares_the_parts_that_are_no_stars(void **state)

@@ -218,7 +218,7 @@ static bool line_has(const struct line *line, const char *word)
 
 	if (!ip_parse(slice_of(word), &ip))
 		return strcmp(line->text, word) == 0;
-	return line->is_pattern ? ip_is_like(&ip, &line->pattern)
+	return line->is_pattern ? ip_matches_pattern(&ip, &line->pattern)
 	                        : line->is_range && ip_in_range(&ip, &line->range);
 }
 
