@@ -97,7 +97,7 @@ static struct cell empty_cell(struct cell cell)
 
 bool in_flight_clean(const struct algo_limit *limit, const struct record_state *at)
 {
-	return record_clean(at, ESTIMATE_AT + estimate_cells(limit->in_flight.method), empty_cell);
+	return record_void_cells(at, ESTIMATE_AT + estimate_cells(limit->in_flight.method), empty_cell);
 }
 
 /* Flights */

@@ -241,18 +241,18 @@ void leases_explain(const struct algo_limit *limit, const struct leases_use *use
 		algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, u64_min(limit->retry_ns, use->first_ns));
 }
 
-static void read_leases(const struct record_step *on, struct uses *uses)
+static void read_leases(const struct record_step *step, struct uses *uses)
 {
-	unsigned span = leases_span(on->header, on->record);
+	unsigned span = leases_span(step->header, step->record);
 
 	for (unsigned i = 0; i < span; i++) {
-		struct cell lease = record_load(on->record, i);
-		uint64_t until_ns = on->now_ns + (uint64_t)cell_ahead_ns(lease, on->now_ns);
+		struct cell lease = record_load(step->record, i);
+		uint64_t until_ns = step->now_ns + (uint64_t)cell_ahead_ns(lease, step->now_ns);
 
-		if (leases_is_held(lease, on->record->tag, on->now_ns))
+		if (leases_is_held(lease, step->record->tag, step->now_ns))
 			uses_add(uses, (struct uses_entry){1, until_ns, cell_word(lease)});
 	}
 }
 
 const struct record_ops record_leases = {
-    .read = read_leases}; /* leases are acquired by leases_acquire, not by a step */
+    .read_uses = read_leases}; /* leases are acquired by leases_acquire, not by a step */

@@ -66,14 +66,16 @@ _Static_assert(2 * ALGO_LOG_MAX <= LOG_SUM, "before and after are told apart");
 struct log_view {
 	const struct record *record;
 	uint64_t until_ns; /* the header's `until` */
-	uint64_t use;      /* units in use */
-	unsigned cost, index, span, lead, first;
-	unsigned live;           /* live entries of the record */
-	unsigned base;           /* the sum before the oldest live entry */
-	struct cell own, newest; /* the cell at the header's index, and the one before */
-	uint64_t at;             /* now, or the newest entry's time if that is later */
-	bool written;            /* the header is live; otherwise there is no state, or: */
-	bool moved;              /* `use` has to be merged into one entry of a new header */
+	uint64_t units_in_use;
+	unsigned header_cost, header_span; /* of the header's entry */
+	unsigned index, lead_ns;           /* as well */
+	unsigned first_mark;               /* LOG_FIRST if the header's entry has it, or 0 */
+	unsigned live_count;               /* live entries of the record */
+	unsigned sum_before_oldest;        /* the sum before the oldest live entry */
+	struct cell own_cell, newest_cell; /* the cell at the header's index, and the one before */
+	uint64_t read_at_ns;               /* now, or the newest entry's time if that is later */
+	bool has_live_header;              /* otherwise there is no state, or: */
+	bool is_merged;                    /* all units in use become one entry of a new header */
 };
 
 static inline unsigned log_sum(struct cell entry)
@@ -98,12 +100,12 @@ static inline unsigned log_lead_max(const struct record *record)
 	return (1u << log_lead_bits(record)) - 1;
 }
 
-static inline bool log_is(struct cell entry, unsigned state)
+static inline bool log_has_mark(struct cell entry, unsigned state)
 {
 	return cell_generation(entry) & state;
 }
 
-static inline bool log_is_part(struct cell entry)
+static inline bool log_is_partly_refunded(struct cell entry)
 {
 	return (cell_generation(entry) & LOG_PART) == LOG_PART;
 }
@@ -121,7 +123,7 @@ static inline bool log_is_moving(struct cell entry)
  */
 static inline unsigned log_lead(const struct record *record, struct cell entry)
 {
-	if (log_is_part(entry) && !log_is_narrow(record->width))
+	if (log_is_partly_refunded(entry) && !log_is_narrow(record->width))
 		return 0;
 	return cell_word(entry) & log_lead_max(record);
 }
@@ -132,7 +134,7 @@ static inline unsigned log_span(const struct record *record, struct cell entry)
 
 	if (!log_is_narrow(record->width))
 		return 1u << 2 * field;
-	return log_is_part(entry) ? 1 : field;
+	return log_is_partly_refunded(entry) ? 1 : field;
 }
 
 /* Whether an entry is over that ends `ahead` ns from now. Leads matter only for few entries. */
@@ -154,7 +156,7 @@ static inline struct cell log_entry(const struct log_view *view, unsigned back)
 }
 
 /* The refunded units of a PART. */
-static inline unsigned log_part(const struct record *record, struct cell entry)
+static inline unsigned log_refunded_units(const struct record *record, struct cell entry)
 {
 	unsigned low = cell_word(entry) & 0x1ffff;
 
@@ -171,17 +173,18 @@ struct log_fields {
 	uint64_t until_ns;
 	unsigned sum;
 	unsigned span; /* at least 1 */
-	unsigned lead, state;
-	unsigned part; /* of a PART: its refunded units */
+	unsigned lead_ns;
+	unsigned state;          /* bits LOG_… */
+	unsigned refunded_units; /* of a PART */
 };
 
-struct cell log_make(const struct record *record, struct log_fields entry);
+struct cell log_make_entry(const struct record *record, struct log_fields entry);
 
 /*
- * Gives a new header its name (`until`), `least_ns` or later, and the lead that makes it end at
- * `end_ns`.
+ * Gives a new header its name (`until`), `least_name_ns` or later, and the lead with which it ends
+ * at `end_ns`.
  */
-void log_set_name(struct log_view *header, uint64_t least_ns, uint64_t end_ns);
+void log_set_name_and_lead(struct log_view *header, uint64_t least_name_ns, uint64_t end_ns);
 
 /*
  * Changes the lead to one that any header can store. The entry then ends later, by microseconds at
@@ -200,34 +203,34 @@ enum {
 };
 unsigned log_pack_lead(const struct log_view *header);
 
-/* Whether this name, lead, first, own and newest can be read again from the header's cell. */
+/* Whether the header's cell can store the lead, so that a reader finds the same end. */
 bool log_header_fits(const struct log_view *header);
 
-/* Wants the header with the name, cost, index, span, lead, first, own and newest of `header`. */
-void log_want_header(struct record_change *change, const struct log_view *header, bool last);
+/* Wants a header of these fields. `is_final`: RECORD_FINAL or RECORD_INTERIM. */
+void log_want_header(struct record_change *change, const struct log_view *header, bool is_final);
 
 void log_want_entry(struct record_change *change, const struct log_view *view, unsigned back,
                     struct cell before, struct cell after);
 
 /* The next change of a refund. */
-void log_refund(const struct record_step *on, const struct log_view *view,
+void log_refund(const struct record_step *step, const struct log_view *view,
                 struct record_change *change);
 
 /* The kind of a step that continues from log_progress. */
-enum log_next {
-	LOG_REFUNDS, /* a refund marks or closes the next entry */
-	LOG_MOVES,   /* entries move to the cells of those that are GONE */
-	LOG_FORGETS, /* the next oldest entry is expired */
+enum log_next_step {
+	LOG_NEXT_REFUND, /* mark or close the next entry of a refund */
+	LOG_NEXT_MOVE,   /* move the next entry to the cell of one that is GONE */
+	LOG_NEXT_EXPIRE, /* expire the next oldest entry */
 };
 
 /* The next change of a step that continues, without a view. */
-void log_continue(const struct record_step *on, struct record_change *change);
+void log_continue_step(const struct record_step *step, struct record_change *change);
 
 /*
- * The next change that expires the oldest entry if the others alone fill the count. Returns false
+ * The next change that expires the oldest entry if the others alone fill the quota. Returns false
  * if there is none.
  */
-bool log_forget_replaced(const struct log_view *view, uint64_t count, struct record_change *change);
+bool log_expire_replaced(const struct log_view *view, uint64_t quota, struct record_change *change);
 
 /* Reads a header's word into a view whose `record` and `until_ns` are set. */
 void log_unpack_header(struct cell header, struct log_view *view);
@@ -238,19 +241,20 @@ void log_unpack_header(struct cell header, struct log_view *view);
  * Wants the change that closes a live header, after its entry is in its own cell. Returns false if
  * nothing is in use.
  */
-bool log_want_close(const struct record_step *on, struct record_change *change);
+bool log_want_close_header(const struct record_step *step, struct record_change *change);
 /** The header's value before it was closed. */
-struct cell log_reopened(const struct record_state *closed);
+struct cell log_reopened_header(const struct record_state *closed);
 /**
  * Wants to freeze the next cell, from index `from` on, of a closed header's record. Returns false
  * if all are frozen.
  */
-bool log_want_freeze(const struct record *record, unsigned from, struct record_change *change);
+bool log_want_freeze_cell(const struct record *record, unsigned from, struct record_change *change);
 
 /* The entries to copy from a frozen record. */
 struct log_copy {
 	struct log_view view;
-	unsigned entries, base; /* number of entries, and the sum before the oldest */
+	unsigned entry_count;
+	unsigned base_sum; /* the sum before the oldest entry */
 };
 
 struct log_copy log_copy_of(const struct record_state *closed);
@@ -258,13 +262,13 @@ struct log_copy log_copy_of(const struct record_state *closed);
  * Wants the next entry, from index `from` on, in the new record, and after the last one the new
  * header.
  */
-void log_want_copy(const struct log_copy *copy, const struct record *to, unsigned from,
-                   struct record_change *change);
+void log_want_copy_entry(const struct log_copy *copy, const struct record *to, unsigned from,
+                         struct record_change *change);
 
 /* The swaps of an acquire, in their order. */
 struct log_append {
 	unsigned index;
-	bool is_there; /* the header's entry is in its cell; otherwise swap this first: */
+	bool entry_is_stored; /* the header's entry is in its cell; otherwise swap this first: */
 	struct cell before, entry;
 	struct cell header;
 	uint64_t until_ns; /* the `until` of the header after the acquire or denial */
@@ -275,7 +279,7 @@ struct log_append {
  * stands once `*append` is carried out, or, of a denial, if the header is unchanged. If it returns
  * false, the general step has to decide.
  */
-bool log_try_acquire(const struct record_step *on, uint64_t cost, struct algo_decision *out,
+bool log_try_acquire(const struct record_step *step, uint64_t cost, struct algo_decision *out,
                      struct log_append *append);
 
 #endif

@@ -1,119 +1,137 @@
 /*
- * log_try_acquire.c: decides most acquires from a narrow log at once, without the general step.
+ * log_try_acquire.c: the fast path of a sliding log: decides most acquires from a short log at
+ * once.
  *
- * The general step of log.c handles any record and operation, reads one cell after the other, and
- * takes 500 instructions. A header of a narrow record has the indexes of all cells that an acquire
- * reads.
+ * A sliding log stores each allowed request of the last period: the newest one in the key's header
+ * (a cell in a table), the others in its record (a ring of cells). The general step of log.c
+ * handles any record and operation, reads one cell after the other, and takes 500 instructions. A
+ * header of a narrow record (up to 128 cells) has the indexes of all cells that an acquire reads.
  *
- * Times are compared as they stand in cells, in sixteenths of a nanosecond.
+ * Times are compared as they stand in cells, in sixteenths of a nanosecond: `_16ths` in names.
  */
 #include "records/log.h"
 
-/* The time in a cell's `high`, without the generation. */
-#define TIME (~UINT64_C(15))
+/* Masks the time in a cell's `high`, whose low 4 bits are the generation. */
+#define TIME_MASK (~UINT64_C(15))
 
-/* The cell `back` before `index`. */
-static inline struct cell entry_back(const struct record *record, unsigned index, unsigned back)
+/* Loads the cell that is `back` before `index` in the ring. */
+static inline struct cell load_entry(const struct record *record, unsigned index, unsigned back)
 {
 	return cell_load(&record->cells[record_back(record, index, back)], true);
 }
 
-/* For how long after `now` the entry counts. */
-static int64_t left_of_entry(struct cell entry, uint64_t now)
+/* How long the entry still counts: up to its `until` less its lead, the low 7 bits of its word. */
+static int64_t left_of_entry_16ths(struct cell entry, uint64_t now_16ths)
 {
-	return (int64_t)((entry.high & TIME) - (entry.low & 0x7f) * 16 - now);
+	return (int64_t)((entry.high & TIME_MASK) - (entry.low & 0x7f) * 16 - now_16ths);
 }
 
-static bool entry_is_live(uint32_t tag, struct cell entry, uint64_t now, struct cell newest)
+/* An entry later than the newest one was left in the ring by a former round, and does not count. */
+static bool entry_is_live(uint32_t tag, struct cell entry, uint64_t now_16ths, struct cell newest)
 {
-	return cell_tag(entry) == tag && left_of_entry(entry, now) > 0 &&
-	       (int64_t)((newest.high & TIME) - (entry.high & TIME)) >= 0;
+	return cell_tag(entry) == tag && left_of_entry_16ths(entry, now_16ths) > 0 &&
+	       (int64_t)((newest.high & TIME_MASK) - (entry.high & TIME_MASK)) >= 0;
 }
 
 /*
- * Whether `own` is the header's entry. A thread whose clock lags has seen more live entries, and
- * its longer span stays.
+ * Whether a cell stores `entry` already: the same time, tag and sum. A thread whose clock lags has
+ * seen more live entries, and its longer span stays.
  */
-static bool has_header_entry(struct cell own, struct cell entry)
+static bool cell_has_entry(struct cell cell, struct cell entry)
 {
-	return own.high == entry.high && own.low >> 17 == entry.low >> 17 &&
-	       own.low >> 7 >= entry.low >> 7;
+	return cell.high == entry.high && cell.low >> 17 == entry.low >> 17 &&
+	       cell.low >> 7 >= entry.low >> 7;
 }
 
 /* The cells that an acquire reads. */
 struct log_cells {
-	struct cell own, newest, oldest;
-	unsigned live; /* live entries of the record */
-	unsigned base; /* sum before the oldest of them */
+	struct cell own; /* at the header's own index */
+	struct cell newest, oldest;
+	unsigned live_count; /* live entries of the record */
+	unsigned base_sum;   /* sum before the oldest of them */
 };
 
-static inline bool read_log_cells(const struct record *record, struct log_header last, uint64_t now,
-                                  struct log_cells *f)
+/* Returns false if the general step is needed: no entry is live, or the span was too short. */
+static inline bool read_log_cells(const struct record *record, struct log_header last,
+                                  uint64_t now_16ths, struct log_cells *cells)
 {
-	f->own = entry_back(record, last.index, 0); /* read before `newest`, as in log.c */
-	f->newest = entry_back(record, last.index, 1);
-	f->oldest = entry_back(record, last.index, last.span);
-	f->live = last.span;
-	f->base = 0;
-	while (!entry_is_live(record->tag, f->oldest, now, f->newest)) {
-		if (--f->live == 0)
+	cells->own = load_entry(record, last.index, 0); /* read before `newest`, as in log.c */
+	cells->newest = load_entry(record, last.index, 1);
+	cells->oldest = load_entry(record, last.index, last.span);
+	cells->live_count = last.span;
+	cells->base_sum = 0;
+	while (!entry_is_live(record->tag, cells->oldest, now_16ths, cells->newest)) {
+		if (--cells->live_count == 0)
 			return false;
-		f->oldest = entry_back(record, last.index, f->live);
+		cells->oldest = load_entry(record, last.index, cells->live_count);
 	}
-	if (!log_is(f->oldest, LOG_FIRST)) { /* a FIRST entry needs no read of the line behind it */
-		struct cell spent = entry_back(record, last.index, f->live + 1);
+	if (!log_has_mark(cells->oldest, LOG_FIRST)) { /* before a FIRST entry the sum is 0 */
+		struct cell before = load_entry(record, last.index, cells->live_count + 1);
 
-		if (!log_is_before(spent, f->oldest) || entry_is_live(record->tag, spent, now, f->newest))
+		if (!log_is_before(before, cells->oldest) ||
+		    entry_is_live(record->tag, before, now_16ths, cells->newest))
 			return false;
-		f->base = log_sum(spent);
+		cells->base_sum = log_sum(before);
 	}
 	return true;
 }
 
-/* flatten: callers that inline this keep all values in registers. */
-__attribute__((flatten)) bool log_try_acquire(const struct record_step *on, uint64_t cost,
+/* Denies until the oldest entry ends. Returns false if that alone does not make space for `cost`.
+ */
+static inline bool deny_until_oldest_ends(const struct log_cells *cells, uint64_t now_ns,
+                                          uint64_t excess, struct algo_decision *out)
+{
+	unsigned oldest_units = (log_sum(cells->oldest) - cells->base_sum) & LOG_SUM;
+
+	out->allowed = false;
+	out->reason = WEIR_REASON_OVER_LIMIT;
+	out->retry_after_ns = (uint64_t)left_of_entry_16ths(cells->oldest, now_ns << 4) >> 4;
+	return oldest_units >= excess;
+}
+
+/*
+ * Decides the acquire, and sets in `append` the swaps that it takes. Returns false if the general
+ * step has to decide. flatten: callers that inline this keep all values in registers.
+ */
+__attribute__((flatten)) bool log_try_acquire(const struct record_step *step, uint64_t cost,
                                               struct algo_decision *out, struct log_append *append)
 {
-	const struct record *record = on->record;
-	struct cell header = on->header;
+	const struct record *record = step->record;
+	struct cell header = step->header;
 	struct log_header last = log_header(record->width, cell_word(header));
-	uint64_t now_ns = on->now_ns;
-	uint64_t count = on->limit->log.count, period_ns = on->limit->period_ns, tag = record->tag;
-	uint64_t use, end_ns;
-	int64_t ahead = cell_ahead_ns(header, now_ns), left_ns = ahead - last.lead;
-	unsigned next = record_next(record, last.index), lead;
-	struct log_cells f;
+	uint64_t now_ns = step->now_ns, tag = record->tag, units_in_use, end_ns;
+	uint64_t quota = step->limit->log.count, period_ns = step->limit->period_ns;
+	int64_t name_ahead_ns = cell_ahead_ns(header, now_ns), left_ns = name_ahead_ns - last.lead;
+	unsigned next_index = record_next(record, last.index), lead_ns;
+	struct log_cells cells;
 
+	/* The header is plain and live, and of a clock that is not ahead; the span is in the ring. */
 	if (cell_generation(header) != 0 || last.cost == 0 || cost == 0 ||
 	    last.index >= record->width || last.span == 0 || last.span + 1 >= record->width ||
 	    (uint64_t)left_ns - 1 >= period_ns || !record->load_is_atomic ||
-	    !read_log_cells(record, last, now_ns << 4, &f))
+	    !read_log_cells(record, last, now_ns << 4, &cells))
 		return false;
-	use = last.cost + ((log_sum(f.newest) - f.base) & LOG_SUM);
+	units_in_use = last.cost + ((log_sum(cells.newest) - cells.base_sum) & LOG_SUM);
 	algo_decision_allow(out);
-	if (use + cost > count) {
-		out->allowed = false;
-		out->reason = WEIR_REASON_OVER_LIMIT;
-		out->remaining = sat_sub(count, use);
-		out->retry_after_ns = (uint64_t)left_of_entry(f.oldest, now_ns << 4) >> 4;
+	if (units_in_use + cost > quota) {
+		out->remaining = sat_sub(quota, units_in_use);
 		out->reset_after_ns = (uint64_t)left_ns;
-		append->until_ns = now_ns + (uint64_t)ahead;
-		/* A denial that needs more than the oldest entry to leave takes the general step. */
-		return ((log_sum(f.oldest) - f.base) & LOG_SUM) >= use + cost - count;
+		append->until_ns = now_ns + (uint64_t)name_ahead_ns;
+		return deny_until_oldest_ends(&cells, now_ns, units_in_use + cost - quota, out);
 	}
 	append->index = last.index;
-	append->before = f.own;
-	append->entry = (struct cell){tag << 32 | (log_sum(f.newest) + last.cost) << 17 |
-	                                  (f.live + 1) << 7 | last.lead,
+	append->before = cells.own;
+	append->entry = (struct cell){tag << 32 | (log_sum(cells.newest) + last.cost) << 17 |
+	                                  (cells.live_count + 1) << 7 | last.lead,
 	                              header.high};
-	append->is_there = has_header_entry(f.own, append->entry);
-	end_ns = u64_max((uint64_t)ahead + 1, period_ns);
-	lead = (unsigned)u64_min(end_ns - period_ns, 0x7f);
+	append->entry_is_stored = cell_has_entry(cells.own, append->entry);
+	end_ns = u64_max((uint64_t)name_ahead_ns + 1, period_ns);
+	lead_ns = (unsigned)u64_min(end_ns - period_ns, 0x7f);
 	append->until_ns = now_ns + end_ns;
-	append->header =
-	    (struct cell){tag << 32 | cost << 25 | next << 18 | (f.live + 1) << 11 | lead << 4,
-	                  append->until_ns << 4};
-	out->remaining = count - use - cost;
-	out->reset_after_ns = end_ns - lead;
+	append->header = (struct cell){tag << 32 | cost << 25 | next_index << 18 |
+	                                   (cells.live_count + 1) << 11 | lead_ns << 4,
+	                               append->until_ns << 4};
+	out->remaining = quota - units_in_use - cost;
+	out->reset_after_ns = end_ns - lead_ns;
 	return true;
 }

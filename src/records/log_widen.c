@@ -1,6 +1,9 @@
 /*
- * log_widen.c: moves a log to a wider record of a larger table; each entry keeps its name, time and
- * state.
+ * log_widen.c: moves a sliding log to a wider record of a larger table, after its limit was raised.
+ *
+ * A log has its newest request in the key's header, a cell in a table, and the others in a record,
+ * a ring of cells behind it. Each entry keeps its name (its `until`), its time and its state. A
+ * function `want_…` changes no cell: it describes the next swap in `*change` for its caller.
  *
  * Threads that meet here make the same changes, and any of them may stall or die:
  *
@@ -19,31 +22,37 @@
 
 #define FROZEN 8u
 
-/* The view of a closed header and its record, independent of the time. */
+/* The fields of a closed header and of its record, independent of the time. */
 static struct log_view view_of_closed(const struct record *record, struct cell header)
 {
-	struct log_view view = {.record = record, .until_ns = header.high >> 4, .at = header.high >> 4};
+	struct log_view view = {
+	    .record = record, .until_ns = header.high >> 4, .read_at_ns = header.high >> 4};
 
 	log_unpack_header(header, &view);
-	view.first = view.cost > 0 && cell_tag(view.own) == record->tag ? view.own.high & LOG_FIRST : 0;
+	view.first_mark = view.header_cost > 0 && cell_tag(view.own_cell) == record->tag
+	                      ? view.own_cell.high & LOG_FIRST
+	                      : 0;
 	return view;
 }
 
-/* Counts the entries behind the header, back to a FIRST entry or to one of a former round. */
+/*
+ * Counts the entries before the header, back to one marked FIRST, or until one is newer than its
+ * successor: that one is of a former round of the ring.
+ */
 static unsigned count_entries(const struct log_view *view)
 {
-	int64_t before = 0;
+	int64_t successor_ahead_ns = 0;
 	unsigned n = 0;
 
-	while (!view->first && n + 1 < view->record->width) {
+	while (!view->first_mark && n + 1 < view->record->width) {
 		struct cell entry = log_entry(view, n + 1);
-		int64_t ahead = cell_ahead_ns(entry, view->at);
+		int64_t ahead_ns = cell_ahead_ns(entry, view->read_at_ns);
 
-		if (cell_tag(entry) != view->record->tag || ahead > before)
+		if (cell_tag(entry) != view->record->tag || ahead_ns > successor_ahead_ns)
 			break;
-		before = ahead;
+		successor_ahead_ns = ahead_ns;
 		n++;
-		if (log_is(entry, LOG_FIRST))
+		if (log_has_mark(entry, LOG_FIRST))
 			break;
 	}
 	return n;
@@ -57,23 +66,28 @@ static unsigned sum_before_oldest(const struct log_view *view, unsigned n)
 {
 	struct cell oldest = log_entry(view, n);
 
-	return log_is(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
+	return log_has_mark(oldest, LOG_FIRST) ? 0 : log_sum(oldest) - 1;
 }
 
-/* The entry for an index of the new record, out of `n`. */
-static struct cell copy_of_entry(const struct log_view *view, unsigned n, unsigned base,
+/*
+ * The copy for an index of the new record, in which the `n` entries begin at index 0. `base_sum` is
+ * the sum before the oldest one: the sums of the copies begin at 0.
+ */
+static struct cell copy_of_entry(const struct log_view *view, unsigned n, unsigned base_sum,
                                  unsigned index, const struct record *to)
 {
 	struct cell entry = log_entry(view, n - index);
 	unsigned state = (cell_generation(entry) & ~FROZEN) | (index == 0 ? LOG_FIRST : 0);
 	unsigned span = (unsigned)u64_min(u64_max(log_span(view->record, entry), 1), index + 1);
 
-	return log_make(to,
-	                (struct log_fields){entry.high >> 4, log_sum(entry) - base, span,
-	                                    log_lead(view->record, entry), state,
-	                                    log_is_part(entry) ? log_part(view->record, entry) : 0});
+	return log_make_entry(to, (struct log_fields){entry.high >> 4, log_sum(entry) - base_sum, span,
+	                                              log_lead(view->record, entry), state,
+	                                              log_is_partly_refunded(entry)
+	                                                  ? log_refunded_units(view->record, entry)
+	                                                  : 0});
 }
 
+/* Wants the open header of the new record, at the index after the `n` copied entries. */
 static void want_copied_header(const struct log_view *view, unsigned n, const struct record *to,
                                struct record_change *change)
 {
@@ -81,30 +95,32 @@ static void want_copied_header(const struct log_view *view, unsigned n, const st
 
 	header.record = to;
 	header.index = n;
-	header.span = (unsigned)u64_min(view->span, n);
-	header.first = n == 0 ? LOG_FIRST : LOG_LATER;
-	header.own = (struct cell){0, 0};
-	header.newest =
-	    n == 0 ? header.own : copy_of_entry(view, n, sum_before_oldest(view, n), n - 1, to);
-	while (
-	    !log_header_fits(&header)) /* rounds the lead down, so the header ends nanoseconds later */
-		header.lead &= header.lead - 1;
-	log_want_header(change, &header, true);
+	header.header_span = (unsigned)u64_min(view->header_span, n);
+	header.first_mark = n == 0 ? LOG_FIRST : LOG_LATER;
+	header.own_cell = (struct cell){0, 0};
+	header.newest_cell =
+	    n == 0 ? header.own_cell : copy_of_entry(view, n, sum_before_oldest(view, n), n - 1, to);
+	/* Clears the lead's lowest bits until it fits, so that the header ends nanoseconds later. */
+	while (!log_header_fits(&header))
+		header.lead_ns &= header.lead_ns - 1;
+	log_want_header(change, &header, RECORD_FINAL);
 }
 
-struct cell log_reopened(const struct record_state *closed)
+/* The header's value before it was closed, for a peek. */
+struct cell log_reopened_header(const struct record_state *closed)
 {
 	struct log_view view = view_of_closed(&closed->record, closed->header);
 
-	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header), view.first);
+	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header), view.first_mark);
 }
 
-bool log_want_freeze(const struct record *record, unsigned from, struct record_change *change)
+/* Step (2): wants the next cell from index `from` on to be frozen. Returns false if all are. */
+bool log_want_freeze_cell(const struct record *record, unsigned from, struct record_change *change)
 {
 	for (unsigned i = from; i < record->width; i++) {
 		struct cell cell = record_load(record, i);
 
-		if (cell_tag(cell) != record->tag || log_is(cell, FROZEN))
+		if (cell_tag(cell) != record->tag || log_has_mark(cell, FROZEN))
 			continue;
 		*change = (struct record_change){.want = RECORD_WANT_CELL,
 		                                 .index = i,
@@ -115,22 +131,25 @@ bool log_want_freeze(const struct record *record, unsigned from, struct record_c
 	return false;
 }
 
+/* What to copy from a closed header and its frozen record. */
 struct log_copy log_copy_of(const struct record_state *closed)
 {
 	struct log_copy copy = {.view = view_of_closed(&closed->record, closed->header)};
 
-	copy.entries = count_entries(&copy.view);
-	copy.base = copy.entries > 0 ? sum_before_oldest(&copy.view, copy.entries) : 0;
+	copy.entry_count = count_entries(&copy.view);
+	copy.base_sum = copy.entry_count > 0 ? sum_before_oldest(&copy.view, copy.entry_count) : 0;
 	return copy;
 }
 
-void log_want_copy(const struct log_copy *copy, const struct record *to, unsigned from,
-                   struct record_change *change)
+/* Step (4): wants the next missing copy from index `from` on. Step (5), after the last one. */
+void log_want_copy_entry(const struct log_copy *copy, const struct record *to, unsigned from,
+                         struct record_change *change)
 {
 	*change = (struct record_change){.want = RECORD_WANT_NOTHING};
-	for (unsigned index = from; index < copy->entries; index++) {
+	for (unsigned index = from; index < copy->entry_count; index++) {
 		struct cell before = record_load(to, index);
-		struct cell after = copy_of_entry(&copy->view, copy->entries, copy->base, index, to);
+		struct cell after =
+		    copy_of_entry(&copy->view, copy->entry_count, copy->base_sum, index, to);
 
 		if (cell_bits(before) == cell_bits(after))
 			continue;
@@ -140,5 +159,5 @@ void log_want_copy(const struct log_copy *copy, const struct record *to, unsigne
 		change->after = after;
 		return;
 	}
-	want_copied_header(&copy->view, copy->entries, to, change);
+	want_copied_header(&copy->view, copy->entry_count, to, change);
 }

@@ -1,53 +1,69 @@
-/* record.c: calls the operations of the kind of record that a limit has. */
+/*
+ * record.c: decides on, reads and cleans a key's state of more than one word: a *header* (the key's
+ * own cell in a table) and a *record* (an array of further cells behind it). Calls the operations
+ * of the limit's kind of record for this.
+ */
 #include "records/record.h"
 
-static const struct record_ops *const kinds[] = {
+static const struct record_ops *const ops_of_kind[] = {
     [ALGO_RECORD_SLOTS] = &record_slots,
     [ALGO_RECORD_LOG] = &record_log,
     [ALGO_RECORD_DAY] = &record_day,
     [ALGO_RECORD_LEASES] = &record_leases,
 };
 
-void record_decide(const struct record_step *on, struct algo_decision *out,
+/* Decides on the call, and says in `change` which cell the caller has to swap next, if any. */
+void record_decide(const struct record_step *step, struct algo_decision *out,
                    struct record_change *change)
 {
 	algo_decision_allow(out);
 	*change = (struct record_change){.want = RECORD_WANT_NOTHING};
-	kinds[on->limit->record]->step(on, out, change);
+	ops_of_kind[step->limit->record]->decide(step, out, change);
 }
 
-bool record_clean(const struct record_state *at, unsigned count, struct cell (*voided)(struct cell))
+/*
+ * Swaps the cells that an earlier life of the key has left in its record. Returns false if the
+ * header has changed meanwhile, because the cells may then be in use.
+ */
+bool record_void_cells(const struct record_state *at, unsigned count,
+                       struct cell (*voided)(struct cell))
 {
 	for (unsigned i = 0; i < count; i++) {
-		struct cell cell = record_load(&at->record, i), none;
+		struct cell before = record_load(&at->record, i), after;
 
-		if (cell_tag(cell) != at->record.tag)
+		if (cell_tag(before) != at->record.tag)
 			continue;
-		none = voided(cell);
-		if (cell_bits(cell) == cell_bits(none))
+		after = voided(before);
+		if (cell_bits(before) == cell_bits(after))
 			continue;
 		if (cell_bits(record_header(at)) != cell_bits(at->header))
 			return false;
-		cell_swap(&at->record.cells[i], cell, none); /* else another thread has just done it */
+		cell_swap(&at->record.cells[i], before,
+		          after); /* if it fails, another thread has done it */
 	}
 	return true;
 }
 
-struct cell record_moved(const struct record_step *on)
+/*
+ * The header that replaces one of a former table when the key moves to the limit's newest table: it
+ * says how many units are in use (minus one), or is empty if there are none.
+ */
+struct cell record_moved_header(const struct record_step *step)
 {
-	uint64_t use = header_is_live(on->header, on->now_ns) ? kinds[on->limit->record]->use(on) : 0;
+	uint64_t end_ns = step->now_ns + (uint64_t)cell_ahead_ns(step->header, step->now_ns), units = 0;
 
-	if (use == 0)
+	if (header_is_live(step->header, step->now_ns))
+		units = ops_of_kind[step->limit->record]->units_in_use(step);
+	if (units == 0)
 		return (struct cell){0, 0};
-	return cell_make(on->record->tag, on->now_ns + (uint64_t)cell_ahead_ns(on->header, on->now_ns),
-	                 (uint32_t)(use - 1), RECORD_MOVED);
+	return cell_make(step->record->tag, end_ns, (uint32_t)(units - 1), RECORD_MOVED);
 }
 
 void record_read_uses(const struct algo_limit *limit, const struct algo_time *time,
                       struct cell header, const struct record *record, struct uses *uses)
 {
-	struct record_step on = {limit, NULL, time->now_ns, time->window_end_ns, header, record};
+	struct record_step step = {limit, NULL, time->now_ns, time->window_end_ns, header, record};
 
 	if (header_is_live(header, time->now_ns))
-		kinds[limit->record]->read(&on, uses);
+		ops_of_kind[limit->record]->read_uses(&step, uses);
 }

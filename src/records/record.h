@@ -131,26 +131,29 @@ enum record_want {
 
 /* How far a call has come in the record of a log, for its next step under the same header. */
 struct log_progress {
-	uint64_t at;   /* the time for which the record was read */
-	uint16_t live; /* entries that were live then; if 0, the next step reads the record anew */
-	uint16_t back; /* how many entries before the header's the step continues */
-	uint16_t use;  /* units in use, while the oldest entries are expired */
-	uint16_t next; /* the kind of the next step: enum log_next */
+	uint64_t read_at_ns;   /* the time for which the record was read */
+	uint16_t live_count;   /* entries live then; if 0, the next step reads the record anew */
+	uint16_t back;         /* how many entries before the header's the step continues */
+	uint16_t units_in_use; /* while the oldest entries are expired */
+	uint16_t next_step;    /* enum log_next_step */
 };
+
+/* Values of `is_final` in record_change. */
+enum { RECORD_INTERIM = false, RECORD_FINAL = true };
 
 struct record_change {
 	enum record_want want;
-	bool last;  /* the decision stands once this change is made */
-	bool clean; /* with HEADER: first pass all cells of the record through slots_void */
+	bool is_final; /* the decision stands once this change is made */
+	bool
+	    voids_record_first; /* with HEADER: first pass all cells of the record through slots_void */
 	struct cell header;
 	unsigned index;
 	struct cell before, after;
-	unsigned older; /* with CELL: so many older slots a refund may go on to (slots_refund_older) */
-	bool then_header;  /* with CELL: then swap the header for `header` as well */
-	uint64_t refunded; /* units that the change takes off the cost of a refund */
-	uint64_t
-	    name_ns; /* the time by which a refund may name the units; 0 for the header's `until` */
-	uint64_t gone_ns;             /* with a log's refund: `gone_ns` of the next step, unless 0 */
+	bool then_header;      /* with CELL: then swap the header for `header` as well */
+	unsigned older_slots;  /* with CELL: so many a refund may go on to (slots_refund_older) */
+	uint64_t refunded;     /* units that the change takes off the cost of a refund */
+	uint64_t unit_name_ns; /* by which a refund may name the units; 0 for the header's `until` */
+	uint64_t gap_name_ns;  /* with a log's refund: `gap_name_ns` of the next step, unless 0 */
 	struct log_progress progress; /* with CELL: that of the next step, if the header is unchanged */
 };
 
@@ -162,7 +165,8 @@ struct record_step {
 	uint64_t window_end_ns; /* as in algo_time */
 	struct cell header;
 	const struct record *record;
-	uint64_t gone_ns; /* name of the oldest entry whose gap this refund has yet to close, or 0 */
+	uint64_t
+	    gap_name_ns; /* name of the oldest entry whose gap this refund must still close, or 0 */
 	struct log_progress progress; /* of a log; a step that continues wants CELL or AGAIN */
 };
 
@@ -171,18 +175,18 @@ struct record_step {
  * acquire that is denied writes nothing, except where other parameters or a clock that was set back
  * since have written the header: then it may bring the header up to date.
  */
-void record_decide(const struct record_step *on, struct algo_decision *out,
+void record_decide(const struct record_step *step, struct algo_decision *out,
                    struct record_change *change);
 
 /**
- * Passes the first `count` cells of the record through `voided`, because an earlier life of the key
- * has left them. Returns false if the header has changed.
+ * Swaps each of the first `count` cells that have the key's tag for `voided(cell)`, because an
+ * earlier life of the key has left them. Returns false if the header has changed.
  */
-bool record_clean(const struct record_state *at, unsigned count,
-                  struct cell (*voided)(struct cell));
+bool record_void_cells(const struct record_state *at, unsigned count,
+                       struct cell (*voided)(struct cell));
 
 /** The header that closes one of slots in a former table: RECORD_MOVED with its use, or empty. */
-struct cell record_moved(const struct record_step *on);
+struct cell record_moved_header(const struct record_step *step);
 
 /**
  * Adds the units in use, by when they end, to `uses`, which has capacity for the record's width +
@@ -193,10 +197,10 @@ void record_read_uses(const struct algo_limit *limit, const struct algo_time *ti
 
 /* The operations of one kind of record, behind the functions above. */
 struct record_ops {
-	void (*step)(const struct record_step *on, struct algo_decision *out,
-	             struct record_change *change);
-	uint64_t (*use)(const struct record_step *on); /* of a live header; NULL for other than slots */
-	void (*read)(const struct record_step *on, struct uses *uses);
+	void (*decide)(const struct record_step *step, struct algo_decision *out,
+	               struct record_change *change);
+	uint64_t (*units_in_use)(const struct record_step *step); /* of a live header of slots */
+	void (*read_uses)(const struct record_step *step, struct uses *uses);
 };
 
 extern const struct record_ops record_slots, record_log, record_day, record_leases;

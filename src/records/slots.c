@@ -1,4 +1,16 @@
-/* slots.c: acquires, refunds and reads units of limits that count them by the slots of a period. */
+/*
+ * slots.c: decides calls on a sliding window or a sliding counter, which count units in slots:
+ * equal parts of the limit's period.
+ *
+ * The newest slot with units is in the key's *header*, a cell in a table; the earlier ones are in
+ * its *record*, an array of cells with one slot each. When now has reached a later slot, the header
+ * is SEALED (its count is final), copied to its cell in the record, and swapped for the new slot. A
+ * VOID header says that the record is of an earlier life of the key and does not count. A BARE one
+ * stores no sum of the earlier slots, because its own count needs the space (slots.h).
+ *
+ * A function `want_…` changes no cell: it describes the next swap in `*change`. The caller carries
+ * it out and decides anew, until a change is RECORD_FINAL.
+ */
 #include "records/slots.h"
 
 enum {
@@ -9,243 +21,231 @@ enum {
 	BARE = SLOTS_BARE,
 };
 
-#define FIELD 0xffffu
-
-/* The slots as one step reads them. */
-struct slots_view {
-	uint64_t start_ns; /* of the header's slot; of now's slot without a header or after a move */
-	uint64_t count;    /* units in that slot */
-	uint64_t before;   /* units in the record's slots */
-	unsigned kind;
-	bool later; /* now is in a later slot */
-	bool moved; /* `count` is use that a new header takes over */
-};
-
 struct cell slots_void(struct cell cell)
 {
 	cell.high = (cell.high & ~UINT64_C(15)) | VOID;
 	return cell;
 }
 
+/* The slots as one step reads them. */
+struct slots_view {
+	uint64_t start_ns;      /* of the header's slot; of now's slot without a header or if merged */
+	uint64_t slot_units;    /* units in that slot */
+	uint64_t earlier_units; /* units in the record's slots */
+	unsigned kind;
+	bool is_over;   /* now is in a later slot */
+	bool is_merged; /* all units in use are in `slot_units`, for a new header */
+};
+
 static uint64_t next_slot_start_ns(const struct slots_params *params, uint64_t start_ns)
 {
-	if (params->whole)
+	if (params->whole) /* a slot is a whole number of nanoseconds */
 		return start_ns + params->slot_ns;
 	return slots_start(params, slots_number(params, start_ns) + 1);
 }
 
-/* Whether now is after the slot; one of no whole number of ns may end a nanosecond late. */
+/* Slots of a fraction of a nanosecond differ by one: if the age may be that of either, computes. */
 static bool slot_is_over(const struct slots_params *params, uint64_t start_ns, uint64_t now_ns)
 {
-	int64_t age = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
+	int64_t age_ns = (int64_t)(now_ns - start_ns), slot_ns = (int64_t)params->slot_ns;
 
-	return age > slot_ns || (age == slot_ns && next_slot_start_ns(params, start_ns) == now_ns);
+	return age_ns > slot_ns ||
+	       (age_ns == slot_ns && next_slot_start_ns(params, start_ns) == now_ns);
 }
 
-/* Whether a header that is neither reset nor moved stores the sum of the record's slots. */
-static bool header_has_before(struct cell header)
+static struct live_slots live_slots_now(const struct record_step *step)
 {
-	return !(cell_generation(header) / KINDS & BARE);
+	return slots_live_at(step->limit->slots.period_ns, step->now_ns, step->header,
+	                     step->record->tag);
 }
 
-/*
- * Makes a header. In the bare form (the word is the count alone) word 0 means no units in an open
- * header, and 2^32 in a sealed or void one, which never has none. An open header that reaches 2^32
- * has no other slot beside it, so it may become void.
- */
-static struct cell make_slots_header(const struct record_step *on, uint64_t start_ns, unsigned kind,
-                                     uint64_t before, uint64_t count)
+static uint64_t sum_of_slots(const struct record *record, unsigned width,
+                             const struct live_slots *live)
 {
-	unsigned form = on->limit->generation | (count > FIELD ? BARE : 0);
-	/* Late swaps may have put more into the record than the limit. */
-	uint64_t word = form & BARE ? count : u64_min(before, FIELD) << 16 | count;
-
-	if (count == ALGO_COUNT_MAX && kind == OPEN)
-		kind = VOID;
-	return cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, (uint32_t)word,
-	                 form * KINDS + kind);
-}
-
-static unsigned kind_of_header(struct cell header)
-{
-	unsigned generation = cell_generation(header);
-
-	return generation < SLOTS_RESET ? generation % KINDS : VOID;
-}
-
-/* The units of the header's slot; after a move, of all slots; after a reset 0. */
-static uint64_t count_of_header(struct cell header)
-{
-	unsigned generation = cell_generation(header);
-	uint32_t word = cell_word(header);
-
-	if (generation >= SLOTS_RESET)
-		return generation == RECORD_MOVED ? (uint64_t)word + 1 : 0;
-	if (!(generation / KINDS & BARE))
-		return word & FIELD;
-	return word == 0 && generation % KINDS != OPEN ? ALGO_COUNT_MAX : word;
-}
-
-/*
- * The range of `until` of slots before the header's that are not over. Times are in a cell's unit,
- * 1/16 ns, from now on.
- */
-struct range {
-	uint64_t origin; /* now, with the generation of live cells */
-	int64_t over, header;
-	uint32_t tag;
-};
-
-/* The generation of record cells under a header of this one. They have no form. */
-static unsigned generation_of_cells(unsigned generation)
-{
-	return (generation & ~(unsigned)BARE) * KINDS;
-}
-
-static struct range range_of_live_slots(uint64_t period_ns, uint64_t now_ns, struct cell header,
-                                        uint32_t tag)
-{
-	int64_t ahead = (int64_t)((header.high & ~UINT64_C(15)) - (now_ns << 4));
-	int64_t over =
-	    ahead - (int64_t)(period_ns << 4); /* a clock that lags takes the header's time */
-
-	return (struct range){now_ns << 4 | generation_of_cells(cell_generation(header) / KINDS),
-	                      over > 0 ? over : 0, ahead, tag};
-}
-
-static inline bool slot_is_in_range(const struct range *range, struct cell cell)
-{
-	int64_t ahead = (int64_t)(cell.high - range->origin);
-
-	return (ahead & 15) == OPEN && ahead > range->over && ahead < range->header &&
-	       cell_tag(cell) == range->tag;
-}
-
-static uint64_t sum_of_record(const struct record *record, unsigned width,
-                              const struct range *range)
-{
-	uint64_t use = 0;
+	uint64_t units = 0;
 
 	for (unsigned i = 0; i < width; i++) {
 		struct cell cell = record_load(record, i);
 
-		use += slot_is_in_range(range, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
+		units += slots_is_live(live, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
 	}
-	return use;
+	return units;
 }
 
-static uint64_t slots_in_use(const struct record_step *on)
+static uint64_t all_units_in_use(const struct record_step *step)
 {
-	struct range range =
-	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
-	uint64_t count = count_of_header(on->header);
+	struct live_slots live = live_slots_now(step);
+	uint64_t header_units = slots_header_units(step->header);
 
-	if (kind_of_header(on->header) == VOID)
-		return count;
-	return count + sum_of_record(on->record, on->record->width, &range);
+	if (slots_header_kind(step->header) == VOID)
+		return header_units;
+	return header_units + sum_of_slots(step->record, step->record->width, &live);
 }
 
-/* The sum of the slots before. Reads the record only if the header does not store the sum. */
-static uint64_t read_before(const struct record_step *on, const struct slots_view *view)
+/* The units of the slots before the header's. Reads the record only if the header has no sum. */
+static uint64_t read_earlier_units(const struct record_step *step, const struct slots_view *view)
 {
-	const struct slots_params *params = &on->limit->slots;
-	struct range range;
+	const struct slots_params *params = &step->limit->slots;
+	struct live_slots live;
 
-	if (view->kind == VOID || cell_ahead_ns(on->header, on->now_ns) <= (int64_t)params->slot_ns)
+	if (view->kind == VOID || cell_ahead_ns(step->header, step->now_ns) <= (int64_t)params->slot_ns)
 		return 0; /* all slots before are over */
-	if (header_has_before(on->header) && !view->later)
-		return cell_word(on->header) >> 16;
-	range = range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
-	return sum_of_record(on->record, params->slots, &range);
+	if (slots_header_has_sum(step->header) && !view->is_over)
+		return cell_word(step->header) >> 16;
+	live = live_slots_now(step);
+	return sum_of_slots(step->record, params->slots, &live);
 }
 
 /*
  * Reads the slots for a step. Without a live header they are empty, in the slot of now; after a
- * reset they are empty, in the header's slot if that is later. All use moves into the slot of now
- * if the header has another number of slots, or lies so far ahead that the clock was set back.
+ * reset they are empty, in the header's slot if that is later. All units in use are merged into the
+ * slot of now if the header has another number of slots, or lies so far ahead that the clock was
+ * set back.
  */
-static struct slots_view view_of_slots(const struct record_step *on)
+static struct slots_view read_slots(const struct record_step *step)
 {
-	const struct slots_params *params = &on->limit->slots;
-	unsigned generation = cell_generation(on->header);
+	const struct slots_params *params = &step->limit->slots;
+	unsigned generation = cell_generation(step->header);
 	struct slots_view view = {.kind = VOID};
-	int64_t start_ahead;
+	int64_t start_ahead_ns; /* of the header's slot */
+	bool has_same_slots;
 
-	if (!header_is_live(on->header, on->now_ns)) {
-		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
+	if (!header_is_live(step->header, step->now_ns)) {
+		view.start_ns = slots_start(params, slots_number(params, step->now_ns));
 		return view;
 	}
-	start_ahead = cell_ahead_ns(on->header, on->now_ns) - (int64_t)params->period_ns;
-	if (generation == SLOTS_RESET && start_ahead <= (int64_t)ALGO_SKEW_NS) {
-		start_ahead = start_ahead > 0 ? start_ahead : 0;
+	start_ahead_ns = cell_ahead_ns(step->header, step->now_ns) - (int64_t)params->period_ns;
+	if (generation == SLOTS_RESET && start_ahead_ns <= (int64_t)ALGO_SKEW_NS) {
+		start_ahead_ns = start_ahead_ns > 0 ? start_ahead_ns : 0;
 		view.start_ns =
-		    slots_start(params, slots_number(params, on->now_ns + (uint64_t)start_ahead));
+		    slots_start(params, slots_number(params, step->now_ns + (uint64_t)start_ahead_ns));
 		return view;
 	}
-	if ((generation / KINDS | BARE) != (on->limit->generation | BARE) ||
-	    start_ahead > (int64_t)ALGO_SKEW_NS) {
-		view.start_ns = slots_start(params, slots_number(params, on->now_ns));
-		view.count = u64_min(slots_in_use(on), params->count);
-		view.moved = true;
+	has_same_slots = (generation / KINDS | BARE) == (step->limit->generation | BARE);
+	if (!has_same_slots || start_ahead_ns > (int64_t)ALGO_SKEW_NS) {
+		view.start_ns = slots_start(params, slots_number(params, step->now_ns));
+		view.slot_units = u64_min(all_units_in_use(step), params->count);
+		view.is_merged = true;
 		return view;
 	}
-	view.start_ns = on->now_ns + (uint64_t)start_ahead;
-	view.later = slot_is_over(params, view.start_ns, on->now_ns);
-	view.count = count_of_header(on->header);
-	view.kind = kind_of_header(on->header);
-	view.before = read_before(on, &view);
+	view.start_ns = step->now_ns + (uint64_t)start_ahead_ns;
+	view.is_over = slot_is_over(params, view.start_ns, step->now_ns);
+	view.slot_units = slots_header_units(step->header);
+	view.kind = slots_header_kind(step->header);
+	view.earlier_units = read_earlier_units(step, &view);
 	return view;
 }
 
-/* Weighted slots: the units of the slot of now, and of the one before it. */
-struct windows {
-	uint64_t start_ns, before, count;
-};
-
-static struct windows windows_of(const struct slots_params *params, const struct slots_view *view,
-                                 uint64_t now_ns)
+/* The units of the earlier slots that counted when the header's slot began. */
+static uint64_t sum_at_slot_start(const struct record_step *step, const struct slots_view *view)
 {
-	uint64_t next_ns = view->start_ns + params->slot_ns;
+	const struct slots_params *params = &step->limit->slots;
+	struct live_slots live =
+	    slots_live_at(params->period_ns, view->start_ns, step->header, step->record->tag);
 
-	if ((int64_t)(now_ns - next_ns) >= 0)
-		return (struct windows){next_ns, view->count, 0};
-	return (struct windows){view->start_ns, view->before, view->count};
-}
-
-/* The units in use; of weighted slots rounded up. */
-static uint64_t slot_units_in_use(const struct slots_params *params, const struct slots_view *view,
-                                  uint64_t now_ns)
-{
-	struct windows w;
-
-	if (!params->weighted)
-		return view->before + view->count;
-	w = windows_of(params, view, now_ns);
-	return w.count +
-	       slots_fading(w.before, params->slot_ns - sat_sub(now_ns, w.start_ns), params->slot_ns);
-}
-
-/* When `before`, which fades to 0 within a slot, is down to `room`. */
-static uint64_t ns_until_faded(const struct slots_params *params, uint64_t before, uint64_t room)
-{
-	if (before <= room)
-		return 0;
-	return (uint64_t)(((u128)(before - room) * params->slot_ns + before - 1) / before);
+	return sum_of_slots(step->record, params->slots, &live);
 }
 
 /*
- * In this slot if its own count leaves capacity; otherwise in the next, in which that count fades.
+ * Finds the live slot whose units end at `until_ns`, or for 0 the newest one. Returns its index in
+ * the record, or -1.
+ */
+static int find_slot(const struct record_step *step, uint64_t until_ns, struct cell *found)
+{
+	struct live_slots live = live_slots_now(step);
+	int64_t wanted_ns = until_ns ? (int64_t)(until_ns - step->now_ns) : 0, newest_ns = 0;
+	int index = -1;
+
+	for (unsigned i = 0; i < step->limit->slots.slots; i++) {
+		struct cell cell = record_load(step->record, i);
+		int64_t ahead_ns = cell_ahead_ns(cell, step->now_ns);
+
+		if (slots_is_live(&live, cell) &&
+		    (until_ns != 0 ? ahead_ns == wanted_ns : ahead_ns > newest_ns)) {
+			*found = cell;
+			newest_ns = ahead_ns;
+			index = (int)i;
+		}
+	}
+	return index;
+}
+
+/*
+ * Makes the header of the slot from `start_ns`. In the bare form (the word is the slot's units
+ * alone) word 0 means no units in an open header, and 2^32 in a sealed or void one, which never has
+ * none. An open header that reaches 2^32 has no other slot beside it, so it may become void.
+ */
+static struct cell make_header(const struct record_step *step, uint64_t start_ns, unsigned kind,
+                               uint64_t earlier_units, uint64_t slot_units)
+{
+	unsigned form = step->limit->generation | (slot_units > SLOTS_FIELD_MAX ? BARE : 0);
+	/* Late swaps may have put more into the record than the limit. */
+	uint64_t word =
+	    form & BARE ? slot_units : u64_min(earlier_units, SLOTS_FIELD_MAX) << 16 | slot_units;
+
+	if (slot_units == ALGO_COUNT_MAX && kind == OPEN)
+		kind = VOID;
+	return cell_make(step->record->tag, start_ns + step->limit->slots.period_ns, (uint32_t)word,
+	                 form * KINDS + kind);
+}
+
+/*
+ * A sliding counter has two *weighted* slots: the units of the slot of now, and those of the slot
+ * before, which fade to 0 while the slot of now goes by.
+ */
+struct weighted_slots {
+	uint64_t start_ns; /* of the slot of now */
+	uint64_t slot_units, fading_units;
+};
+
+static struct weighted_slots weighted_slots_at(const struct slots_params *params,
+                                               const struct slots_view *view, uint64_t now_ns)
+{
+	uint64_t next_start_ns = view->start_ns + params->slot_ns;
+
+	if ((int64_t)(now_ns - next_start_ns) >= 0)
+		return (struct weighted_slots){next_start_ns, 0, view->slot_units};
+	return (struct weighted_slots){view->start_ns, view->slot_units, view->earlier_units};
+}
+
+/* The units in use; of weighted slots rounded up. */
+static uint64_t units_in_use(const struct slots_params *params, const struct slots_view *view,
+                             uint64_t now_ns)
+{
+	struct weighted_slots slots;
+
+	if (!params->weighted)
+		return view->earlier_units + view->slot_units;
+	slots = weighted_slots_at(params, view, now_ns);
+	return slots.slot_units + slots_fading(slots.fading_units,
+	                                       params->slot_ns - sat_sub(now_ns, slots.start_ns),
+	                                       params->slot_ns);
+}
+
+/* When `units`, which fade to 0 within a slot, are down to `rest`: (1 - rest / units) of a slot. */
+static uint64_t ns_until_faded(const struct slots_params *params, uint64_t units, uint64_t rest)
+{
+	if (units <= rest)
+		return 0;
+	return (uint64_t)(((u128)(units - rest) * params->slot_ns + units - 1) / units);
+}
+
+/*
+ * How long until `cost` units are free: in this slot if its own units leave that many, otherwise in
+ * the next, in which those units fade.
  */
 static uint64_t ns_until_capacity_weighted(const struct slots_params *params,
                                            const struct slots_view *view, uint64_t now_ns,
                                            uint64_t cost)
 {
-	struct windows w = windows_of(params, view, now_ns);
-	uint64_t room = params->count - cost;
+	struct weighted_slots slots = weighted_slots_at(params, view, now_ns);
+	uint64_t units_max = params->count - cost;
 
-	if (w.count <= room)
-		return w.start_ns + ns_until_faded(params, w.before, room - w.count) - now_ns;
-	return w.start_ns + params->slot_ns + ns_until_faded(params, w.count, room) - now_ns;
+	if (slots.slot_units <= units_max)
+		return slots.start_ns +
+		       ns_until_faded(params, slots.fading_units, units_max - slots.slot_units) - now_ns;
+	return slots.start_ns + params->slot_ns + ns_until_faded(params, slots.slot_units, units_max) -
+	       now_ns;
 }
 
 static struct cell header_with_kind(struct cell header, unsigned from, unsigned to)
@@ -253,176 +253,154 @@ static struct cell header_with_kind(struct cell header, unsigned from, unsigned 
 	return (struct cell){header.low, header.high - from + to};
 }
 
-static void want_slots_header(struct record_change *change, struct cell header, bool last)
+static void want_header(struct record_change *change, struct cell header, bool is_final)
 {
 	change->want = RECORD_WANT_HEADER;
 	change->header = header;
-	change->last = last;
+	change->is_final = is_final;
 }
 
 /*
  * Wants the next change of a sealed header: its copy in the record, then a header of the next slot
- * with `count` units.
+ * with `count` units, for which `*view` is updated. Without units (a refund needs this) it is not
+ * final.
  */
-static void want_next_slot(const struct record_step *on, uint64_t count, struct slots_view *view,
+static void want_next_slot(const struct record_step *step, uint64_t count, struct slots_view *view,
                            struct record_change *change)
 {
-	const struct slots_params *params = &on->limit->slots;
+	const struct slots_params *params = &step->limit->slots;
 	uint64_t slot = slots_number(params, view->start_ns);
-	struct range range;
+	struct live_slots live;
 	struct cell next;
 
 	change->index = (unsigned)(slot % params->slots);
-	change->before = record_load(on->record, change->index);
+	change->before = record_load(step->record, change->index);
 	change->after =
-	    cell_make(on->record->tag, view->start_ns + params->period_ns, (uint32_t)(view->count - 1),
-	              generation_of_cells(on->limit->generation));
+	    cell_make(step->record->tag, view->start_ns + params->period_ns,
+	              (uint32_t)(view->slot_units - 1), slots_cell_generation(step->limit->generation));
 	if (cell_bits(change->before) != cell_bits(change->after)) {
 		change->want = RECORD_WANT_CELL;
 		return;
 	}
-	slot =
-	    u64_max(slot + 1, slots_number(params, on->now_ns)); /* if the clock lags, the next slot */
+	/* The slot of now, or if this thread's clock lags, the one after the sealed slot. */
+	slot = u64_max(slot + 1, slots_number(params, step->now_ns));
 	view->start_ns = slots_start(params, slot);
-	next = make_slots_header(on, view->start_ns, OPEN, 0, count);
-	range = range_of_live_slots(params->period_ns, on->now_ns, next, on->record->tag);
-	view->before = sum_of_record(on->record, params->slots, &range);
-	view->count = count;
-	want_slots_header(change, make_slots_header(on, view->start_ns, OPEN, view->before, count),
-	                  count > 0);
+	next = make_header(step, view->start_ns, OPEN, 0, count);
+	live = slots_live_at(params->period_ns, step->now_ns, next, step->record->tag);
+	view->earlier_units = sum_of_slots(step->record, params->slots, &live);
+	view->slot_units = count;
+	want_header(change, make_header(step, view->start_ns, OPEN, view->earlier_units, count),
+	            count > 0);
 }
 
-static void acquire_in_slot(const struct record_step *on, uint64_t cost, struct slots_view *view,
-                            struct record_change *change)
+/* Wants the next change of an acquire: a unit in the header's slot, or the end of that slot. */
+static void want_acquire(const struct record_step *step, uint64_t cost, struct slots_view *view,
+                         struct record_change *change)
 {
 	if (view->kind == SEALED) {
-		want_next_slot(on, cost, view, change);
+		want_next_slot(step, cost, view, change);
 		return;
 	}
-	if (view->later &&
-	    view->count > 0) { /* the word stays, so clocks that lag still read it rightly */
-		want_slots_header(change, header_with_kind(on->header, view->kind, SEALED), false);
-		change->clean = view->kind == VOID;
+	if (view->is_over && view->slot_units > 0) {
+		/* The word stays, so threads whose clocks lag still read it rightly. */
+		want_header(change, header_with_kind(step->header, view->kind, SEALED), RECORD_INTERIM);
+		change->voids_record_first = view->kind == VOID;
 		return;
 	}
-	if (view->later)
+	if (view->is_over)
 		view->start_ns =
-		    slots_start(&on->limit->slots, slots_number(&on->limit->slots, on->now_ns));
-	view->count += cost;
-	want_slots_header(
-	    change, make_slots_header(on, view->start_ns, view->kind, view->before, view->count), true);
+		    slots_start(&step->limit->slots, slots_number(&step->limit->slots, step->now_ns));
+	view->slot_units += cost;
+	want_header(
+	    change,
+	    make_header(step, view->start_ns, view->kind, view->earlier_units, view->slot_units),
+	    RECORD_FINAL);
 }
 
-/* Wants a header without use. A slot whose count was final is not opened again. */
-static void reset_slots(const struct record_step *on, const struct slots_view *view, bool last,
-                        struct record_change *change)
+/* Wants a header without units. A slot whose count was final (SEALED) is not opened again. */
+static void want_reset(const struct record_step *step, const struct slots_view *view, bool is_final,
+                       struct record_change *change)
 {
-	uint64_t start_ns = view->kind == SEALED ? next_slot_start_ns(&on->limit->slots, view->start_ns)
-	                                         : view->start_ns;
+	uint64_t start_ns = view->kind == SEALED
+	                        ? next_slot_start_ns(&step->limit->slots, view->start_ns)
+	                        : view->start_ns;
 
-	want_slots_header(
-	    change, cell_make(on->record->tag, start_ns + on->limit->slots.period_ns, 0, SLOTS_RESET),
-	    last);
+	want_header(
+	    change,
+	    cell_make(step->record->tag, start_ns + step->limit->slots.period_ns, 0, SLOTS_RESET),
+	    is_final);
 }
 
-static uint64_t ns_until_capacity(const struct record_step *on, const struct slots_view *view,
+/* How long until so many of the oldest slots have ended that `need` units are free. */
+static uint64_t ns_until_capacity(const struct record_step *step, const struct slots_view *view,
                                   uint64_t need)
 {
-	const struct slots_params *params = &on->limit->slots;
-	struct range range =
-	    range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
+	const struct slots_params *params = &step->limit->slots;
+	struct live_slots live = live_slots_now(step);
 	unsigned index;
 
 	if (view->kind != VOID) {
 		index = (unsigned)(slots_number(params, view->start_ns) % params->slots);
-		for (unsigned i = 1; i < params->slots;
-		     i++) { /* the oldest slot is at the index after the header's */
+		/* The oldest slot is at the index after the header's. */
+		for (unsigned i = 1; i < params->slots; i++) {
 			struct cell cell;
 
 			index = index + 1 == params->slots ? 0 : index + 1;
-			cell = record_load(on->record, index);
-			if (!slot_is_in_range(&range, cell))
+			cell = record_load(step->record, index);
+			if (!slots_is_live(&live, cell))
 				continue;
 			if (cell_word(cell) >= need - 1)
-				return (uint64_t)cell_ahead_ns(cell, on->now_ns);
+				return (uint64_t)cell_ahead_ns(cell, step->now_ns);
 			need -= (uint64_t)cell_word(cell) + 1;
 		}
 	}
-	return view->start_ns + params->period_ns - on->now_ns;
+	return view->start_ns + params->period_ns - step->now_ns;
 }
 
-/* Finds the slot that ends at `until_ns`, or for 0 the newest one. Returns its index, or -1. */
-static int find_slot(const struct record_step *on, uint64_t until_ns, struct cell *found)
+/* Wants up to `cost` units of the header's own slot refunded. */
+static void want_refund_header(const struct record_step *step, uint64_t cost,
+                               struct slots_view *view, struct record_change *change)
 {
-	struct range range =
-	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
-	int index = -1;
+	uint64_t earlier_units = 0;
 
-	for (unsigned i = 0; i < on->limit->slots.slots; i++) {
-		struct cell cell = record_load(on->record, i);
-
-		if (!slot_is_in_range(&range, cell))
-			continue;
-		if (until_ns != 0 ? on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns) == until_ns
-		                  : index < 0 || cell_ahead_ns(cell, on->now_ns) >
-		                                     cell_ahead_ns(*found, on->now_ns)) {
-			*found = cell;
-			index = (int)i;
-		}
-	}
-	return index;
-}
-
-/* The sum of the record's slots, for a header that is not void. */
-static uint64_t before_of_header(const struct record_step *on, const struct slots_view *view)
-{
-	const struct slots_params *params = &on->limit->slots;
-	struct range range =
-	    range_of_live_slots(params->period_ns, view->start_ns, on->header, on->record->tag);
-
-	return header_has_before(on->header) ? cell_word(on->header) >> 16
-	                                     : sum_of_record(on->record, params->slots, &range);
-}
-
-/* Refunds units of the header's own slot. */
-static void refund_header(const struct record_step *on, uint64_t cost, struct slots_view *view,
-                          struct record_change *change)
-{
-	uint64_t before = view->kind == VOID ? 0 : before_of_header(on, view);
-
-	change->refunded = u64_min(cost, view->count);
+	if (view->kind != VOID)
+		earlier_units = slots_header_has_sum(step->header) ? cell_word(step->header) >> 16
+		                                                   : sum_at_slot_start(step, view);
+	change->refunded = u64_min(cost, view->slot_units);
 	if (change->refunded == 0)
 		return;
-	view->count -= change->refunded;
-	if (view->kind == VOID && view->count == 0)
-		reset_slots(on, view, false, change);
+	view->slot_units -= change->refunded;
+	if (view->kind == VOID && view->slot_units == 0)
+		want_reset(step, view, RECORD_INTERIM, change);
 	else
-		want_slots_header(
-		    change, make_slots_header(on, view->start_ns, view->kind, before, view->count), false);
-	change->last = change->refunded == cost;
+		want_header(change,
+		            make_header(step, view->start_ns, view->kind, earlier_units, view->slot_units),
+		            RECORD_INTERIM);
+	change->is_final = change->refunded == cost;
 }
 
-/* Lowers `before` in the header by the units that were refunded in the record. */
-static void want_lower_before(const struct record_step *on, const struct slots_view *view,
-                              struct record_change *change)
+/*
+ * Wants the header's sum of the earlier slots lowered by the units that were refunded in the
+ * record, or nothing if it stores no sum or is right already.
+ */
+static void want_lower_earlier_units(const struct record_step *step, const struct slots_view *view,
+                                     struct record_change *change)
 {
-	const struct slots_params *params = &on->limit->slots;
-	struct range range =
-	    range_of_live_slots(params->period_ns, view->start_ns, on->header, on->record->tag);
-	uint64_t before = sum_of_record(on->record, params->slots, &range);
-	struct cell header = on->header;
+	uint64_t earlier_units = sum_at_slot_start(step, view);
+	struct cell header = step->header;
 
-	if (!header_has_before(header) || cell_word(header) >> 16 <= before)
+	if (!slots_header_has_sum(header) || cell_word(header) >> 16 <= earlier_units)
 		return;
-	header.low -= ((cell_word(header) >> 16) - before) << 16;
-	want_slots_header(change, header, false);
+	header.low -= ((cell_word(header) >> 16) - earlier_units) << 16;
+	want_header(change, header, RECORD_INTERIM);
 }
 
-/* Refunds units of the slot at `index`, whose cell is change->before. */
-static void refund_record_cell(const struct record_step *on, unsigned index,
-                               struct record_change *change)
+/* Wants units of the slot at `index` refunded, whose cell is change->before (its word: units - 1).
+ */
+static void want_refund_slot(const struct record_step *step, unsigned index,
+                             struct record_change *change)
 {
-	change->refunded = u64_min(on->call->cost, (uint64_t)cell_word(change->before) + 1);
+	change->refunded = u64_min(step->call->cost, (uint64_t)cell_word(change->before) + 1);
 	change->want = RECORD_WANT_CELL;
 	change->index = index;
 	change->after = change->before;
@@ -433,143 +411,154 @@ static void refund_record_cell(const struct record_step *on, unsigned index,
 }
 
 /*
- * Refunds units of the slot that ends at `until_ns`, or for 0 of the newest slot with a count.
- * First completes a sealed header. If no units are left to refund, lowers `before`.
+ * Wants the next change of a refund: of the slot whose units end at the call's `until_ns`, or for 0
+ * of the newest slot that has units. First completes a sealed header. If no units are left to
+ * refund, lowers the header's sum of the earlier slots.
  */
-static void refund_slots(const struct record_step *on, struct slots_view *view,
-                         struct record_change *change)
+static void want_refund(const struct record_step *step, struct slots_view *view,
+                        struct record_change *change)
 {
-	uint64_t name_ns = on->call->until_ns;
-	bool of_header =
-	    name_ns == 0 ? view->count > 0 : name_ns == view->start_ns + on->limit->slots.period_ns;
+	uint64_t end_ns = step->call->until_ns;
+	bool is_in_header = end_ns == 0 ? view->slot_units > 0
+	                                : end_ns == view->start_ns + step->limit->slots.period_ns;
 	int index = -1;
 
-	if (view->before + view->count == 0) {
+	if (view->earlier_units + view->slot_units == 0) {
 		if (view->kind == OPEN)
-			want_lower_before(on, view, change);
+			want_lower_earlier_units(step, view, change);
 		return;
 	}
 	if (view->kind == SEALED) {
-		want_next_slot(on, 0, view, change);
+		want_next_slot(step, 0, view, change);
 		return;
 	}
-	if (of_header && on->call->cost > 0) {
-		refund_header(on, on->call->cost, view, change);
+	if (is_in_header && step->call->cost > 0) {
+		want_refund_header(step, step->call->cost, view, change);
 		return;
 	}
 	if (view->kind == VOID)
 		return;
-	if (on->call->cost > 0)
-		index = find_slot(on, name_ns, &change->before);
+	if (step->call->cost > 0)
+		index = find_slot(step, end_ns, &change->before);
 	if (index < 0) {
-		want_lower_before(on, view, change);
+		want_lower_earlier_units(step, view, change);
 		return;
 	}
-	refund_record_cell(on, (unsigned)index, change);
-	change->older = name_ns == 0 ? on->limit->slots.slots - 1 : 0;
+	want_refund_slot(step, (unsigned)index, change);
+	change->older_slots = end_ns == 0 ? step->limit->slots.slots - 1 : 0;
 }
 
-bool slots_refund_older(const struct record_step *on, struct record_change *change)
+/*
+ * After a refund has emptied a slot of the record and has units left: wants the next older live
+ * slot refunded. Returns false if there is none.
+ */
+bool slots_refund_older(const struct record_step *step, struct record_change *change)
 {
-	const struct slots_params *params = &on->limit->slots;
-	struct range range =
-	    range_of_live_slots(params->period_ns, on->now_ns, on->header, on->record->tag);
+	const struct slots_params *params = &step->limit->slots;
+	struct live_slots live = live_slots_now(step);
 
-	for (; on->call->cost > 0 && change->older > 0; change->older--) {
+	for (; step->call->cost > 0 && change->older_slots > 0; change->older_slots--) {
 		unsigned index = change->index > 0 ? change->index - 1 : params->slots - 1;
 
 		change->index = index;
-		change->before = record_load(on->record, index);
-		if (slot_is_in_range(&range, change->before)) {
-			refund_record_cell(on, index, change);
-			change->older--;
+		change->before = record_load(step->record, index);
+		if (slots_is_live(&live, change->before)) {
+			want_refund_slot(step, index, change);
+			change->older_slots--;
 			return true;
 		}
 	}
 	return false;
 }
 
-/* How long until nothing is in use. */
-static uint64_t ns_until_idle(const struct record_step *on, const struct slots_view *view)
+/* How long until no units are in use. */
+static uint64_t ns_until_idle(const struct record_step *step, const struct slots_view *view)
 {
 	struct cell newest;
 
-	if (view->count > 0)
-		return view->start_ns + on->limit->slots.period_ns - on->now_ns;
-	if (view->before == 0)
+	if (view->slot_units > 0)
+		return view->start_ns + step->limit->slots.period_ns - step->now_ns;
+	if (view->earlier_units == 0)
 		return 0;
-	if (find_slot(on, 0, &newest) < 0) /* refunded, but `before` is not lowered yet */
-		return next_slot_start_ns(&on->limit->slots, view->start_ns) - on->now_ns;
-	return (uint64_t)cell_ahead_ns(newest, on->now_ns);
+	if (find_slot(step, 0, &newest) < 0) /* refunded, but the header's sum is not lowered yet */
+		return next_slot_start_ns(&step->limit->slots, view->start_ns) - step->now_ns;
+	return (uint64_t)cell_ahead_ns(newest, step->now_ns);
 }
 
-static void decide_slots(const struct record_step *on, struct algo_decision *out,
+/* Sets `out` to the decision on a call, and `change` to the next change that it takes. */
+static void decide_slots(const struct record_step *step, struct algo_decision *out,
                          struct record_change *change)
 {
-	const struct slots_params *params = &on->limit->slots;
-	uint64_t now_ns = on->now_ns, cost = u64_max(on->call->cost, 1);
-	struct slots_view view = view_of_slots(on);
-	uint64_t use = slot_units_in_use(params, &view, now_ns);
+	const struct slots_params *params = &step->limit->slots;
+	uint64_t now_ns = step->now_ns, cost = u64_max(step->call->cost, 1);
+	struct slots_view view = read_slots(step);
+	uint64_t used = units_in_use(params, &view, now_ns);
 
-	switch (on->call->op) {
+	switch (step->call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		if (use + cost > params->count) {
+		if (used + cost > params->count) {
 			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT,
 			                   params->weighted
 			                       ? ns_until_capacity_weighted(params, &view, now_ns, cost)
-			                       : ns_until_capacity(on, &view, use + cost - params->count));
-			if (view.moved && on->call->op == ALGO_ACQUIRE)
-				want_slots_header(change, make_slots_header(on, view.start_ns, VOID, 0, view.count),
-				                  true);
-		} else if (algo_consumes(on->call)) {
-			acquire_in_slot(on, cost, &view, change);
+			                       : ns_until_capacity(step, &view, used + cost - params->count));
+			if (view.is_merged && step->call->op == ALGO_ACQUIRE)
+				want_header(change, make_header(step, view.start_ns, VOID, 0, view.slot_units),
+				            RECORD_FINAL);
+		} else if (algo_consumes(step->call)) {
+			want_acquire(step, cost, &view, change);
 		}
 		break;
 	case ALGO_REFUND:
-		refund_slots(on, &view, change);
+		want_refund(step, &view, change);
 		break;
 	default:
-		if (view.before + view.count > 0 && on->call->op == ALGO_RESET) {
-			reset_slots(on, &view, true, change);
-			view.before = view.count = 0;
+		if (view.earlier_units + view.slot_units > 0 && step->call->op == ALGO_RESET) {
+			want_reset(step, &view, RECORD_FINAL, change);
+			view.earlier_units = view.slot_units = 0;
 		}
 		break;
 	}
-	out->remaining = sat_sub(params->count, slot_units_in_use(params, &view, now_ns));
-	out->reset_after_ns = ns_until_idle(on, &view);
+	out->remaining = sat_sub(params->count, units_in_use(params, &view, now_ns));
+	out->reset_after_ns = ns_until_idle(step, &view);
 }
 
-bool slots_seal(const struct record_step *on, struct record_change *change)
+/*
+ * The fast path of an acquire in a later slot than the header's, with slots_open(): wants the
+ * header sealed. Returns false if the general step has to decide: the header is not open and of
+ * this limit, its slot is not over, or the acquire may not pass.
+ */
+bool slots_seal(const struct record_step *step, struct record_change *change)
 {
-	const struct slots_params *params = &on->limit->slots;
-	struct slots_view view = {.start_ns = on->now_ns +
-	                                      (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
-	                                      params->period_ns,
-	                          .count = count_of_header(on->header),
-	                          .later = true};
+	const struct slots_params *params = &step->limit->slots;
+	int64_t ahead_ns = cell_ahead_ns(step->header, step->now_ns);
+	struct slots_view view = {.start_ns = step->now_ns + (uint64_t)ahead_ns - params->period_ns,
+	                          .slot_units = slots_header_units(step->header),
+	                          .is_over = true};
 
-	if (cell_generation(on->header) != on->limit->generation * KINDS + OPEN || params->weighted ||
-	    view.count == 0 || cell_ahead_ns(on->header, on->now_ns) <= 0 ||
-	    !slot_is_over(params, view.start_ns, on->now_ns) ||
-	    read_before(on, &view) + view.count + on->call->cost > params->count)
+	if (cell_generation(step->header) != step->limit->generation * KINDS + OPEN ||
+	    params->weighted || view.slot_units == 0 || ahead_ns <= 0 ||
+	    !slot_is_over(params, view.start_ns, step->now_ns) ||
+	    read_earlier_units(step, &view) + view.slot_units + step->call->cost > params->count)
 		return false;
-	change->header = header_with_kind(on->header, OPEN, SEALED);
+	change->header = header_with_kind(step->header, OPEN, SEALED);
 	return true;
 }
 
-void slots_open(const struct record_step *on, struct algo_decision *out,
+/* After slots_seal() and its swap: wants the next change that opens the slot of now, and decides.
+ */
+void slots_open(const struct record_step *step, struct algo_decision *out,
                 struct record_change *change)
 {
-	struct slots_view view = {.start_ns = on->now_ns +
-	                                      (uint64_t)cell_ahead_ns(on->header, on->now_ns) -
-	                                      on->limit->slots.period_ns,
-	                          .count = count_of_header(on->header)};
+	struct slots_view view = {.start_ns = step->now_ns +
+	                                      (uint64_t)cell_ahead_ns(step->header, step->now_ns) -
+	                                      step->limit->slots.period_ns,
+	                          .slot_units = slots_header_units(step->header)};
 
-	want_next_slot(on, on->call->cost, &view, change);
+	want_next_slot(step, step->call->cost, &view, change);
 	algo_decision_allow(out);
-	out->remaining = sat_sub(on->limit->slots.count, view.before + view.count);
-	out->reset_after_ns = view.start_ns + on->limit->slots.period_ns - on->now_ns;
+	out->remaining = sat_sub(step->limit->slots.count, view.earlier_units + view.slot_units);
+	out->reset_after_ns = view.start_ns + step->limit->slots.period_ns - step->now_ns;
 }
 
 static void add_slot_uses(struct uses *uses, uint64_t units, uint64_t until_ns)
@@ -578,21 +567,21 @@ static void add_slot_uses(struct uses *uses, uint64_t units, uint64_t until_ns)
 		uses_add(uses, (struct uses_entry){units, until_ns, until_ns});
 }
 
-static void read_slots(const struct record_step *on, struct uses *uses)
+/* Adds the units in use to `uses`, with the end of each slot's units. */
+static void read_slot_uses(const struct record_step *step, struct uses *uses)
 {
-	struct slots_view view = view_of_slots(on);
-	struct range range =
-	    range_of_live_slots(on->limit->slots.period_ns, on->now_ns, on->header, on->record->tag);
+	struct slots_view view = read_slots(step);
+	struct live_slots live = live_slots_now(step);
 
-	uses->until_ns = view.start_ns + on->limit->slots.period_ns;
-	for (unsigned i = 0; view.kind != VOID && i < on->limit->slots.slots; i++) {
-		struct cell cell = record_load(on->record, i);
+	uses->until_ns = view.start_ns + step->limit->slots.period_ns;
+	for (unsigned i = 0; view.kind != VOID && i < step->limit->slots.slots; i++) {
+		struct cell cell = record_load(step->record, i);
 
-		if (slot_is_in_range(&range, cell))
+		if (slots_is_live(&live, cell))
 			add_slot_uses(uses, (uint64_t)cell_word(cell) + 1,
-			              on->now_ns + (uint64_t)cell_ahead_ns(cell, on->now_ns));
+			              step->now_ns + (uint64_t)cell_ahead_ns(cell, step->now_ns));
 	}
-	add_slot_uses(uses, view.count, uses->until_ns);
+	add_slot_uses(uses, view.slot_units, uses->until_ns);
 }
 
-const struct record_ops record_slots = {decide_slots, slots_in_use, read_slots};
+const struct record_ops record_slots = {decide_slots, all_units_in_use, read_slot_uses};

@@ -83,7 +83,7 @@ static inline bool memory_try_slot(struct cell *cell, bool load_is_atomic, uint3
 	do {
 		before = cell_load(cell, load_is_atomic);
 		if (step->call.op != ALGO_ACQUIRE || cell_tag(before) != tag ||
-		    !slots_take(limit, before, step->at.now_ns, step->call.cost, out, &after))
+		    !slots_try_acquire(limit, before, step->at.now_ns, step->call.cost, out, &after))
 			return false;
 	} while (!cell_swap_or_back_off(cell, before, after));
 	*until_ns = step->at.now_ns + out->reset_after_ns;

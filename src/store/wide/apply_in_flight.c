@@ -456,12 +456,12 @@ RARE static void reset_in_flight(struct in_flight_view *view, struct algo_decisi
 	read_in_flight_view(view);
 	for (size_t i = 0; i < view->key.count; i++) {
 		struct wide_state *state = &view->key.states[i];
-		struct record_step on = {.limit = view->key.limit, .now_ns = view->key.now_ns};
+		struct record_step step = {.limit = view->key.limit, .now_ns = view->key.now_ns};
 		struct cell header = in_flight_spent_header(state->at.record.tag, view->key.now_ns);
 
 		while (in_flight_header_of(view->key.limit, &state->at, view->key.now_ns) !=
 		           IN_FLIGHT_NONE &&
-		       !wide_store_header(state, &on, header))
+		       !wide_store_header(state, &step, header))
 			state->at.header = record_header(&state->at);
 	}
 	read_in_flight_view(view);

@@ -24,12 +24,12 @@ static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
 }
 
 /* Takes a change that was made off the rest of the call. */
-static void subtract_done(struct record_step *on, struct algo_call *rest,
+static void subtract_done(struct record_step *step, struct algo_call *rest,
                           const struct record_change *change)
 {
 	rest->cost -= change->refunded;
-	if (change->gone_ns != 0)
-		on->gone_ns = change->gone_ns;
+	if (change->gap_name_ns != 0)
+		step->gap_name_ns = change->gap_name_ns;
 }
 
 /* Reports a refund. `rest` is the part of the call that was not done. */
@@ -41,7 +41,7 @@ static void report_refund(const struct algo_call *asked, const struct algo_call 
 }
 
 /* Swaps the cell, and then those of older slots that a refund goes on to. */
-static bool change_cells(const struct wide_state *state, struct record_step *on,
+static bool change_cells(const struct wide_state *state, struct record_step *step,
                          struct algo_call *rest, struct record_change *change)
 {
 	do {
@@ -49,9 +49,9 @@ static bool change_cells(const struct wide_state *state, struct record_step *on,
 		    !cell_swap(&state->at.record.cells[change->index], change->before, change->after))
 			return false;
 		if (!change->then_header)
-			subtract_done(on, rest, change);
-		on->progress = change->progress;
-	} while (change->older > 0 && slots_refund_older(on, change));
+			subtract_done(step, rest, change);
+		step->progress = change->progress;
+	} while (change->older_slots > 0 && slots_refund_older(step, change));
 	return true;
 }
 
@@ -59,43 +59,45 @@ static bool change_cells(const struct wide_state *state, struct record_step *on,
  * Makes one step and its change. Returns true if the decision stands. `rest` is the part of the
  * call that is left to do.
  */
-static bool apply_one_step(struct wide_state *state, struct record_step *on, struct algo_call *rest,
-                           struct algo_decision *out, uint64_t *until_ns)
+static bool apply_one_step(struct wide_state *state, struct record_step *step,
+                           struct algo_call *rest, struct algo_decision *out, uint64_t *until_ns)
 {
 	struct record_change change;
 
-	record_decide(on, out, &change);
-	on->progress.live = 0;
+	record_decide(step, out, &change);
+	step->progress.live_count = 0;
 	switch (change.want) {
 	case RECORD_WANT_NOTHING:
-		*until_ns = end_of_header_ns(on->header, on->now_ns);
+		*until_ns = end_of_header_ns(step->header, step->now_ns);
 		return wide_is_unchanged(state);
 	case RECORD_WANT_AGAIN:
 		return false;
 	case RECORD_WANT_CELL:
-		if (!change_cells(state, on, rest, &change) || !change.then_header)
+		if (!change_cells(state, step, rest, &change) || !change.then_header)
 			return false;
 		__attribute__((fallthrough));
 	case RECORD_WANT_HEADER:
-		if ((change.clean && !record_clean(&state->at, state->at.record.width, slots_void)) ||
-		    !wide_store_header(state, on, change.header))
+		if ((change.voids_record_first &&
+		     !record_void_cells(&state->at, state->at.record.width, slots_void)) ||
+		    !wide_store_header(state, step, change.header))
 			return false;
-		subtract_done(on, rest, &change);
-		*until_ns = change.name_ns ? change.name_ns : end_of_header_ns(change.header, on->now_ns);
-		return change.last;
+		subtract_done(step, rest, &change);
+		*until_ns = change.unit_name_ns ? change.unit_name_ns
+		                                : end_of_header_ns(change.header, step->now_ns);
+		return change.is_final;
 	}
 	__builtin_unreachable();
 }
 
 /* Makes steps as long as they continue under the same header; a changed header ends them. */
-static bool apply_steps(struct wide_state *state, struct record_step *on, struct algo_call *rest,
+static bool apply_steps(struct wide_state *state, struct record_step *step, struct algo_call *rest,
                         struct algo_decision *out, uint64_t *until_ns)
 {
 	bool done;
 
 	do
-		done = apply_one_step(state, on, rest, out, until_ns);
-	while (on->progress.live > 0);
+		done = apply_one_step(state, step, rest, out, until_ns);
+	while (step->progress.live_count > 0);
 	return done;
 }
 
@@ -105,54 +107,55 @@ static bool apply_steps(struct wide_state *state, struct record_step *on, struct
  * finds it so. Returns false if the caller has to start over.
  */
 static bool close_former(struct wide_table *former, const struct store_key *key,
-                         const struct record_step *on, struct cell *header)
+                         const struct record_step *step, struct cell *header)
 {
-	struct record_step old = *on;
+	struct record_step old = *step;
 	struct wide_state state;
 	struct cell moved;
 
 	do {
 		wide_find(former, key, &state);
 		former = former->former;
-	} while (former && !header_is_live(state.at.header, on->now_ns));
+	} while (former && !header_is_live(state.at.header, step->now_ns));
 	old.header = state.at.header;
 	old.record = &state.at.record;
-	moved = record_moved(&old);
+	moved = record_moved_header(&old);
 	if (cell_is_empty(moved))
 		return true;
-	if (on->call->op == ALGO_RESET)
+	if (step->call->op == ALGO_RESET)
 		moved = (struct cell){0, 0};
 	if (cell_bits(moved) != cell_bits(old.header) &&
-	    (on->call->op == ALGO_PEEK ? !wide_is_unchanged(&state)
-	                               : !cell_swap(state.at.cell, old.header, moved)))
+	    (step->call->op == ALGO_PEEK ? !wide_is_unchanged(&state)
+	                                 : !cell_swap(state.at.cell, old.header, moved)))
 		return false;
 	*header = moved;
 	return true;
 }
 
 /* Whether the header is this key's, and no other limit has replaced this one. */
-static inline bool header_is_current(const struct record_step *on)
+static inline bool header_is_current(const struct record_step *step)
 {
-	return cell_tag(on->header) == on->record->tag && algo_is_current(on->limit);
+	return cell_tag(step->header) == step->record->tag && algo_is_current(step->limit);
 }
 
 /* The functions below decide at once, on `on->header` as it was read from `cell`. */
-static inline bool try_log_acquire(struct cell *cell, const struct record_step *on, uint64_t cost,
+static inline bool try_log_acquire(struct cell *cell, const struct record_step *step, uint64_t cost,
                                    struct algo_decision *out, uint64_t *until_ns)
 {
-	const struct record *record = on->record;
+	const struct record *record = step->record;
 	struct log_append append;
 
-	if (on->limit->record != ALGO_RECORD_LOG || !log_is_narrow(record->width) ||
-	    !header_is_current(on) || !log_try_acquire(on, cost, out, &append))
+	if (step->limit->record != ALGO_RECORD_LOG || !log_is_narrow(record->width) ||
+	    !header_is_current(step) || !log_try_acquire(step, cost, out, &append))
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
-		return wide_cell_is_unchanged(cell, on->header, record);
-	if (!append.is_there && (!wide_cell_is_unchanged(cell, on->header, record) ||
-	                         !cell_swap(&record->cells[append.index], append.before, append.entry)))
+		return wide_cell_is_unchanged(cell, step->header, record);
+	if (!append.entry_is_stored &&
+	    (!wide_cell_is_unchanged(cell, step->header, record) ||
+	     !cell_swap(&record->cells[append.index], append.before, append.entry)))
 		return false;
-	return cell_swap(cell, on->header, append.header);
+	return cell_swap(cell, step->header, append.header);
 }
 
 /* Prefetches a whole narrow record. */
@@ -166,27 +169,27 @@ static void prefetch_slots(const struct record *record)
  * Opens the next slot with its three swaps. If it fails in between, the next call carries out the
  * others.
  */
-static bool try_next_slot(struct cell *cell, struct record_step *on, struct algo_decision *out,
+static bool try_next_slot(struct cell *cell, struct record_step *step, struct algo_decision *out,
                           uint64_t *until_ns)
 {
-	const struct record *record = on->record;
+	const struct record *record = step->record;
 	struct record_change change;
 
-	if (on->call->cost == 0 || !header_is_current(on))
+	if (step->call->cost == 0 || !header_is_current(step))
 		return false;
 	prefetch_slots(record);
-	if (!slots_seal(on, &change) || !cell_swap(cell, on->header, change.header))
+	if (!slots_seal(step, &change) || !cell_swap(cell, step->header, change.header))
 		return false;
-	on->header = change.header;
-	slots_open(on, out, &change);
+	step->header = change.header;
+	slots_open(step, out, &change);
 	if (change.want == RECORD_WANT_CELL) {
-		if (!wide_cell_is_unchanged(cell, on->header, record) ||
+		if (!wide_cell_is_unchanged(cell, step->header, record) ||
 		    !cell_swap(&record->cells[change.index], change.before, change.after))
 			return false;
-		slots_open(on, out, &change);
+		slots_open(step, out, &change);
 	}
-	*until_ns = end_of_header_ns(change.header, on->now_ns);
-	return change.want == RECORD_WANT_HEADER && cell_swap(cell, on->header, change.header);
+	*until_ns = end_of_header_ns(change.header, step->now_ns);
+	return change.want == RECORD_WANT_HEADER && cell_swap(cell, step->header, change.header);
 }
 
 __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
@@ -195,10 +198,10 @@ __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
                                             uint64_t *until_ns)
 {
 	struct record record = wide_record(key->wide, key->cell, table_tag(key->hash));
-	struct record_step on = {limit,  NULL, now_ns, 0, cell_load(key->cell, record.load_is_atomic),
-	                         &record};
+	struct record_step step = {limit,  NULL, now_ns, 0, cell_load(key->cell, record.load_is_atomic),
+	                           &record};
 
-	return try_log_acquire(key->cell, &on, cost, out, until_ns);
+	return try_log_acquire(key->cell, &step, cost, out, until_ns);
 }
 
 bool store_try_open(const struct algo_limit *limit, const struct store_key *key, uint64_t cost,
@@ -206,10 +209,10 @@ bool store_try_open(const struct algo_limit *limit, const struct store_key *key,
 {
 	struct record record = wide_record(key->wide, key->cell, table_tag(key->hash));
 	struct algo_call call = {.cost = cost};
-	struct record_step on = {limit,  &call, now_ns, 0, cell_load(key->cell, record.load_is_atomic),
-	                         &record};
+	struct record_step step = {
+	    limit, &call, now_ns, 0, cell_load(key->cell, record.load_is_atomic), &record};
 
-	return try_next_slot(key->cell, &on, out, until_ns);
+	return try_next_slot(key->cell, &step, out, until_ns);
 }
 
 /*
@@ -237,41 +240,41 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 {
 	struct wide_state state;
 	struct algo_call rest = *call;
-	struct record_step on = {*by, &rest, time->now_ns, time->window_end_ns,
-	                         .record = &state.at.record};
+	struct record_step step = {*by, &rest, time->now_ns, time->window_end_ns,
+	                           .record = &state.at.record};
 	uint64_t until_ns;
 
 	if (algo_is_reported(*by))
 		return apply_reported(
 		    &(struct call_target){.store = store, .key = key, .limit = by, .now_ns = time->now_ns},
 		    call, out);
-	for (;; on.limit = *by) {
-		struct wide_table *wide = memory_newest(store, on.limit->identity);
+	for (;; step.limit = *by) {
+		struct wide_table *wide = memory_newest(store, step.limit->identity);
 
 		wide_find(wide, key, &state);
-		*by = algo_current(on.limit);
+		*by = algo_current(step.limit);
 		/* Another limit may have replaced this one and closed the state, or changed the slots. */
-		if (*by != on.limit || memory_newest(store, on.limit->identity) != wide)
+		if (*by != step.limit || memory_newest(store, step.limit->identity) != wide)
 			continue;
-		on.header = state.at.header;
-		if (wide->former && on.limit->record == ALGO_RECORD_LOG) {
-			enum wide_widening carried = wide_widen_log(&state, key, &on, out);
+		step.header = state.at.header;
+		if (wide->former && step.limit->record == ALGO_RECORD_LOG) {
+			enum wide_widening carried = wide_widen_log(&state, key, &step, out);
 
 			if (carried == WIDE_ANSWERED)
 				return 0;
 			if (carried == WIDE_RETRY)
 				continue;
-		} else if (wide->former && on.limit->record == ALGO_RECORD_SLOTS &&
-		           !header_is_live(on.header, on.now_ns) &&
-		           !close_former(wide->former, key, &on, &on.header)) {
+		} else if (wide->former && step.limit->record == ALGO_RECORD_SLOTS &&
+		           !header_is_live(step.header, step.now_ns) &&
+		           !close_former(wide->former, key, &step, &step.header)) {
 			continue;
 		}
-		if (apply_steps(&state, &on, &rest, out, &until_ns)) {
+		if (apply_steps(&state, &step, &rest, out, &until_ns)) {
 			report_refund(call, &rest, out);
 			return until_ns;
 		}
-		if (wide_is_full(&state, on.now_ns)) {
-			algo_decision_table_full(on.limit, out);
+		if (wide_is_full(&state, step.now_ns)) {
+			algo_decision_table_full(step.limit, out);
 			return 0;
 		}
 	}
@@ -283,7 +286,7 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 {
 	struct wide_state state = {.at = *alone};
 	struct algo_call rest = *call;
-	struct record_step on = {
+	struct record_step step = {
 	    limit, &rest, time->now_ns, time->window_end_ns, record_header(alone), &state.at.record};
 	uint64_t until_ns;
 
@@ -292,12 +295,12 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 		    &(struct call_target){.alone = &state, .limit = &limit, .now_ns = time->now_ns}, call,
 		    out);
 	if (call->op == ALGO_ACQUIRE &&
-	    (limit->header_has_sum ? try_next_slot(alone->cell, &on, out, &until_ns)
-	                           : try_log_acquire(alone->cell, &on, call->cost, out, &until_ns)))
+	    (limit->header_has_sum ? try_next_slot(alone->cell, &step, out, &until_ns)
+	                           : try_log_acquire(alone->cell, &step, call->cost, out, &until_ns)))
 		return until_ns;
 	do
-		on.header = state.at.header = record_header(alone);
-	while (!apply_steps(&state, &on, &rest, out, &until_ns));
+		step.header = state.at.header = record_header(alone);
+	while (!apply_steps(&state, &step, &rest, out, &until_ns));
 	report_refund(call, &rest, out);
 	return until_ns;
 }

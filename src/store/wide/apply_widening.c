@@ -37,27 +37,27 @@ static bool find_narrower_record(const struct wide_state *newest, const struct s
 
 /* Peeks at the narrower record. Nothing is granted on a closed one. */
 static enum wide_widening peek_narrower(const struct wide_state *narrower,
-                                        const struct record_step *on, struct algo_decision *out)
+                                        const struct record_step *step, struct algo_decision *out)
 {
-	struct record_step there = *on;
+	struct record_step there = *step;
 	struct record_change change;
 
 	there.record = &narrower->at.record;
-	there.header =
-	    header_is_moved(narrower->at.header) ? log_reopened(&narrower->at) : narrower->at.header;
+	there.header = header_is_moved(narrower->at.header) ? log_reopened_header(&narrower->at)
+	                                                    : narrower->at.header;
 	record_decide(&there, out, &change);
 	return wide_is_unchanged(narrower) ? WIDE_ANSWERED : WIDE_RETRY;
 }
 
-static void close_narrower(const struct wide_state *narrower, const struct record_step *on,
+static void close_narrower(const struct wide_state *narrower, const struct record_step *step,
                            enum wide_widening *result)
 {
-	struct record_step there = *on;
+	struct record_step there = *step;
 	struct record_change change;
 
 	there.record = &narrower->at.record;
 	there.header = narrower->at.header;
-	if (log_want_close(&there, &change))
+	if (log_want_close_header(&there, &change))
 		apply_change(narrower, &change);
 	else
 		*result = WIDE_NOT_NEEDED;
@@ -69,7 +69,7 @@ static void freeze_narrower(const struct wide_state *narrower, struct record_cha
 	do
 		apply_change(narrower, change);
 	while (wide_is_unchanged(narrower) &&
-	       log_want_freeze(&narrower->at.record, change->index, change));
+	       log_want_freeze_cell(&narrower->at.record, change->index, change));
 }
 
 /* Copies the entries, and then swaps the header. */
@@ -79,32 +79,32 @@ static void copy_entries(const struct wide_state *newest, const struct wide_stat
 	struct record_change change = {.index = 0};
 
 	do {
-		log_want_copy(&all, &newest->at.record, change.index, &change);
+		log_want_copy_entry(&all, &newest->at.record, change.index, &change);
 		apply_change(newest, &change);
 	} while (change.want == RECORD_WANT_CELL && wide_is_unchanged(newest));
 }
 
 enum wide_widening wide_widen_log(struct wide_state *newest, const struct store_key *key,
-                                  const struct record_step *on, struct algo_decision *out)
+                                  const struct record_step *step, struct algo_decision *out)
 {
 	enum wide_widening result = WIDE_RETRY;
 	struct wide_state narrower;
 	struct record_change change;
 
-	if (header_is_live(newest->at.header, on->now_ns) && !header_is_moved(newest->at.header))
+	if (header_is_live(newest->at.header, step->now_ns) && !header_is_moved(newest->at.header))
 		return WIDE_NOT_NEEDED;
-	if (!find_narrower_record(newest, key, on->now_ns, &narrower))
+	if (!find_narrower_record(newest, key, step->now_ns, &narrower))
 		return WIDE_NOT_NEEDED;
-	if (on->call->op == ALGO_PEEK)
-		return peek_narrower(&narrower, on, out);
-	if (on->call->op == ALGO_RESET)
+	if (step->call->op == ALGO_PEEK)
+		return peek_narrower(&narrower, step, out);
+	if (step->call->op == ALGO_RESET)
 		cell_swap(narrower.at.cell, narrower.at.header, (struct cell){0, 0});
 	else if (!header_is_moved(narrower.at.header))
-		close_narrower(&narrower, on, &result);
-	else if (log_want_freeze(&narrower.at.record, 0, &change))
+		close_narrower(&narrower, step, &result);
+	else if (log_want_freeze_cell(&narrower.at.record, 0, &change))
 		freeze_narrower(&narrower, &change);
-	else if (!header_is_live(newest->at.header, on->now_ns))
-		wide_store_header(newest, on, narrower.at.header);
+	else if (!header_is_live(newest->at.header, step->now_ns))
+		wide_store_header(newest, step, narrower.at.header);
 	else if (cell_bits(newest->at.header) != cell_bits(narrower.at.header))
 		return WIDE_NOT_NEEDED;
 	else

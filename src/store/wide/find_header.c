@@ -18,7 +18,7 @@ bool wide_is_unchanged(const struct wide_state *state)
 struct use_policy {
 	struct eviction_policy policy; /* first, so a pointer to it is a pointer to this struct */
 	const struct wide_table *wide;
-	const struct record_step *on; /* the step that needs capacity */
+	const struct record_step *step; /* the step that needs capacity */
 };
 
 /* The units that a key has in use: evicting the state gives them back to the key. */
@@ -28,15 +28,15 @@ static uint64_t key_units_in_use(const struct eviction_policy *eviction_policy, 
 	const struct use_policy *use_policy = (const struct use_policy *)eviction_policy;
 	struct record record = wide_record(use_policy->wide, cell, cell_tag(header));
 	struct algo_call peek = {.op = ALGO_PEEK};
-	struct record_step on = *use_policy->on;
+	struct record_step step = *use_policy->step;
 	struct algo_decision out;
 	struct record_change change;
 
-	on.call = &peek;
-	on.header = header;
-	on.record = &record;
-	record_decide(&on, &out, &change);
-	return on.limit->quota - out.remaining;
+	step.call = &peek;
+	step.header = header;
+	step.record = &record;
+	record_decide(&step, &out, &change);
+	return step.limit->quota - out.remaining;
 }
 
 /* A limit whose requests are reported pins its states, so their use doesn't matter. */
@@ -66,14 +66,14 @@ __attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wid
 	       !cell_swap(observed.cell, header, (struct cell){0, 0});
 }
 
-bool wide_store_header(struct wide_state *state, const struct record_step *on, struct cell after)
+bool wide_store_header(struct wide_state *state, const struct record_step *step, struct cell after)
 {
-	struct use_policy use_policy = {{key_units_in_use}, state->wide, on};
+	struct use_policy use_policy = {{key_units_in_use}, state->wide, step};
 
 	if (!state->wide)
 		return cell_swap(state->at.cell, state->at.header, after);
 	if (__builtin_expect(state->wide != state->asked, 0) &&
-	    cell_ahead_ns(state->at.header, on->now_ns) <= 0) {
+	    cell_ahead_ns(state->at.header, step->now_ns) <= 0) {
 		/* The header is spent, so the key may leave the former table. */
 		cell_swap(state->at.cell, state->at.header, (struct cell){0, 0});
 		return false;
@@ -81,9 +81,10 @@ bool wide_store_header(struct wide_state *state, const struct record_step *on, s
 	if (state->at.cell)
 		return table_store(&state->wide->table, &state->position,
 		                   (struct observed_cell){state->at.cell, state->at.header}, after,
-		                   on->now_ns, may_be_evicted(on->limit) ? &use_policy.policy : NULL);
+		                   step->now_ns, may_be_evicted(step->limit) ? &use_policy.policy : NULL);
 	return table_store(&state->wide->table, &state->position, (struct observed_cell){NULL, {0, 0}},
-	                   after, on->now_ns, may_be_evicted(on->limit) ? &use_policy.policy : NULL) &&
+	                   after, step->now_ns,
+	                   may_be_evicted(step->limit) ? &use_policy.policy : NULL) &&
 	       header_is_in_newest(state->wide, &state->position, after);
 }
 

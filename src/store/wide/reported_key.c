@@ -50,10 +50,10 @@ bool reported_key_is_current(const struct reported_key *key)
 
 enum header_result reported_key_store_header(struct reported_key *key, struct cell header)
 {
-	struct record_step on = {.limit = key->limit, .now_ns = key->now_ns};
+	struct record_step step = {.limit = key->limit, .now_ns = key->now_ns};
 	struct wide_state *newest = &key->states[0];
 
-	if (!wide_store_header(newest, &on, header))
+	if (!wide_store_header(newest, &step, header))
 		return reported_key_is_full(key) ? HEADER_NO_CAPACITY : HEADER_CHANGED;
 	newest->at.header = header;
 	return newest->at.cell ? HEADER_STORED : HEADER_CHANGED;

@@ -45,7 +45,7 @@ bool wide_is_unchanged(const struct wide_state *state);
  * of `on`'s limit tell how much other keys have in use. Returns false if the header has changed or
  * the table is full (wide_is_full).
  */
-bool wide_store_header(struct wide_state *state, const struct record_step *on, struct cell after);
+bool wide_store_header(struct wide_state *state, const struct record_step *step, struct cell after);
 
 /** Whether the header is missing and there is no capacity to insert it. */
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns);
@@ -58,7 +58,7 @@ enum wide_widening {
 
 /** Moves a log from a narrower record in a former table, step by step. */
 enum wide_widening wide_widen_log(struct wide_state *newest, const struct store_key *key,
-                                  const struct record_step *on, struct algo_decision *out);
+                                  const struct record_step *step, struct algo_decision *out);
 
 /* The state that a call is on: a key's in a store, or one header and record. */
 struct call_target {

@@ -65,12 +65,12 @@ static void agree_at_once(const struct algo_call *call, uint64_t now_ns,
 	struct cell after;
 
 	if (call->op != ALGO_ACQUIRE || !state.limit.header_has_sum ||
-	    !slots_take(&state.limit, state.header, now_ns, call->cost, &out, &after))
+	    !slots_try_acquire(&state.limit, state.header, now_ns, call->cost, &out, &after))
 		return;
 	assert_true(state.out.allowed && out.allowed);
 	assert_int_equal(out.remaining, state.out.remaining);
 	assert_int_equal(out.reset_after_ns, state.out.reset_after_ns);
-	assert_true(change->want == RECORD_WANT_HEADER && change->last);
+	assert_true(change->want == RECORD_WANT_HEADER && change->is_final);
 	assert_memory_equal(&after, &change->header, sizeof after);
 	at_once++;
 }
@@ -88,7 +88,7 @@ static void same_outcome(const struct algo_decision *out)
 static void same_change(const struct record_change *change, const struct record_change *step)
 {
 	assert_int_equal(change->want, step->want);
-	assert_false(step->clean);
+	assert_false(step->voids_record_first);
 	if (step->want == RECORD_WANT_CELL) {
 		assert_int_equal(change->index, step->index);
 		assert_memory_equal(&change->before, &step->before, sizeof change->before);
@@ -116,7 +116,7 @@ static void agree_to_open(const struct record_step *on, const struct record_chan
 	slots_open(on, &out, &change);
 	same_change(&change, step);
 	if (step->want == RECORD_WANT_HEADER) {
-		assert_true(step->last);
+		assert_true(step->is_final);
 		same_outcome(&out);
 		opened++;
 	}
@@ -135,15 +135,15 @@ static void agree_to_append(const struct record_step *on, const struct record_ch
 	                 (int64_t)on->now_ns +
 	                     cell_ahead_ns(out.allowed ? append.header : state.header, on->now_ns));
 	if (out.allowed) {
-		struct record_change change = {.want =
-		                                   append.is_there ? RECORD_WANT_HEADER : RECORD_WANT_CELL,
+		struct record_change change = {.want = append.entry_is_stored ? RECORD_WANT_HEADER
+		                                                              : RECORD_WANT_CELL,
 		                               .header = append.header,
 		                               .index = append.index,
 		                               .before = append.before,
 		                               .after = append.entry};
 
 		same_change(&change, step);
-		assert_true(step->last && step->then_header != append.is_there);
+		assert_true(step->is_final && step->then_header != append.entry_is_stored);
 	} else {
 		assert_int_equal(step->want, RECORD_WANT_NOTHING);
 	}
@@ -165,15 +165,15 @@ static bool go_on(struct record_step *on, struct algo_call *call, unsigned wants
 		struct record_change change;
 
 		if (cell_bits(on->header) != cell_bits(state.header))
-			on->progress.live = 0;
+			on->progress.live_count = 0;
 		on->header = state.header;
 		record_decide(on, &state.out, &change);
-		if (on->progress.live > 0 &&
+		if (on->progress.live_count > 0 &&
 		    change.want == RECORD_WANT_AGAIN) { /* it has come to the way's end */
-			on->progress.live = 0;
+			on->progress.live_count = 0;
 			record_decide(on, &state.out, &change);
 		}
-		on->progress.live = 0;
+		on->progress.live_count = 0;
 		agree_at_once(call, now_ns, &change);
 		agree_to_open(on, &change, &opening);
 		agree_to_append(on, &change);
@@ -191,18 +191,18 @@ static bool go_on(struct record_step *on, struct algo_call *call, unsigned wants
 		if (change.want == RECORD_WANT_HEADER || !change.then_header) {
 			call->cost -= change.refunded;
 			on->progress = change.progress;
-			if (change.gone_ns != 0)
-				on->gone_ns = change.gone_ns;
+			if (change.gap_name_ns != 0)
+				on->gap_name_ns = change.gap_name_ns;
 		}
 		if (change.want == RECORD_WANT_CELL && !change.then_header)
 			continue;
-		if (change.clean)
+		if (change.voids_record_first)
 			for (unsigned i = 0; i < record.width; i++)
 				if (cell_tag(state.record[i]) == TAG)
 					state.record[i] = slots_void(state.record[i]);
 		state.header = change.header;
 		state.until_ns = now_ns + (uint64_t)cell_ahead_ns(change.header, now_ns);
-		if (change.last)
+		if (change.is_final)
 			return true;
 	}
 }

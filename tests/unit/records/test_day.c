@@ -84,9 +84,9 @@ static bool call_until(enum algo_op op, uint64_t cost, uint64_t until_ns, uint64
 			continue;
 		}
 		state.header = change.header;
-		name_ns = change.name_ns ? change.name_ns
-		                         : now_ns + (uint64_t)cell_ahead_ns(change.header, now_ns);
-		if (change.last)
+		name_ns = change.unit_name_ns ? change.unit_name_ns
+		                              : now_ns + (uint64_t)cell_ahead_ns(change.header, now_ns);
+		if (change.is_final)
 			return true;
 	}
 }
@@ -230,7 +230,7 @@ static void move(struct state *on, struct caller *caller)
 				on->record[change->index] = change->after;
 		} else if (same(on->header, caller->header)) {
 			on->header = change->header;
-			caller->next = change->last ? DONE : READ;
+			caller->next = change->is_final ? DONE : READ;
 		}
 		break;
 	case DONE:
@@ -375,7 +375,7 @@ static void a_lagging_clock_ends_no_window_early(void **unused)
 	assert_false(call_until(ALGO_ACQUIRE, 1, 0, NOON + 3600 * NS_PER_S, 1));
 	step(&state, &acquire, NOON, state.header, &ignored, &change);
 	assert_int_equal(change.want, RECORD_WANT_HEADER);
-	assert_int_equal(change.name_ns, NOON + 3600 * NS_PER_S + PERIOD);
+	assert_int_equal(change.unit_name_ns, NOON + 3600 * NS_PER_S + PERIOD);
 }
 
 static void a_clock_set_back_by_days_neither_frees_nor_locks_a_key(void **unused)
