@@ -161,7 +161,8 @@ struct remote_batch {
 static void fail_request(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	const struct remote_item *item =
-	    (const struct remote_item *)((const char *)step - offsetof(struct remote_item, plan.only));
+	    (const struct remote_item *)((const char *)step -
+	                                 offsetof(struct remote_item, plan.direct_step));
 
 	(void)context;
 	(void)policy;
@@ -225,7 +226,7 @@ static int acquire_remote_part(struct weir_table *table, struct weir_request *re
 		prepare_remote_item(&batch, &requests[i], &decisions[i]);
 	status = remote_begin(&batch.remote, &batch.context, true);
 	if (status == WEIR_OK) {
-		batch.context.failed = fail_request;
+		batch.context.store_failed = fail_request;
 		decide_remote_items(&batch);
 		remote_end(&batch.remote, &batch.context);
 	}

@@ -70,7 +70,7 @@ __attribute__((noinline, flatten)) static uint64_t limiter_run_slow(struct weir_
 		return 0;
 	}
 	until_ns = store_keyless_run(&limiter->state, &step, &outcome);
-	limit_explain(&limiter->limit, step.limit, &outcome, d);
+	limit_fill_decision(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
 
@@ -84,7 +84,7 @@ static inline uint64_t limiter_run(struct weir_limiter *limiter, const struct al
 
 	if (__builtin_expect(!store_keyless_try(&limiter->state, &step, &outcome, &until_ns), 0))
 		return limiter_run_slow(limiter, *call, at, d);
-	limit_explain(&limiter->limit, step.limit, &outcome, d);
+	limit_fill_decision(&limiter->limit, step.limit, &outcome, d);
 	return until_ns;
 }
 
@@ -161,7 +161,7 @@ static inline bool try_quick_ask(struct weir_limiter *limiter, const struct weir
 	    &limiter->state, algo, id, limiter_moment(limiter, ask_time(ask->now_ns)).now_ns, &outcome);
 	if (__builtin_expect(until_ns == 0, 0))
 		return false;
-	limit_explain(&limiter->limit, algo, &outcome, decision);
+	limit_fill_decision(&limiter->limit, algo, &outcome, decision);
 	*ask->permit = engine_permit_of(outcome.allowed ? id : 0, until_ns, cost);
 	return true;
 }

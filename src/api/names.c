@@ -84,8 +84,8 @@ static struct entry *create_entry(const struct weir_permits *permits,
 	char *copy_to;
 
 	for (size_t i = 0; i < permits->count; i++) {
-		bytes += key_names->of[i].len;
-		has_name |= key_names->of[i].data != NULL;
+		bytes += key_names->key_names[i].len;
+		has_name |= key_names->key_names[i].data != NULL;
 	}
 	if (has_name)
 		entry = malloc(bytes);
@@ -94,7 +94,7 @@ static struct entry *create_entry(const struct weir_permits *permits,
 	*entry = (struct entry){.permit = permits->id, .bytes = bytes, .count = permits->count};
 	copy_to = (char *)&entry->key_names[entry->count];
 	for (size_t i = 0; i < entry->count; i++) {
-		struct slice name = key_names->of[i];
+		struct slice name = key_names->key_names[i];
 
 		entry->until_ns =
 		    u64_max(entry->until_ns, sat_add(permits->charges[i].until_ns, PERMITS_CLOCKS_NS));
@@ -142,9 +142,9 @@ int names_copy(struct names *names, uint64_t permit, struct arena *arena, struct
 	for (size_t i = 0; entry && i < entry->count; i++) {
 		if (!entry->key_names[i].data)
 			continue;
-		out->of[i] =
+		out->key_names[i] =
 		    (struct slice){arena_copy(arena, entry->key_names[i]), entry->key_names[i].len};
-		if (!out->of[i].data)
+		if (!out->key_names[i].data)
 			status = WEIR_ENOMEM;
 	}
 	pthread_mutex_unlock(&names->lock);

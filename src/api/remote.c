@@ -37,8 +37,8 @@ int remote_begin(struct remote *remote, struct decision_context *context, bool i
 	if (!remote->loan)
 		return WEIR_ENOMEM;
 	context->store_clients = &remote->loan->client;
-	context->ready = count_completed;
-	context->failed = record_failure;
+	context->plan_ready = count_completed;
+	context->store_failed = record_failure;
 	context->owner = remote;
 	return WEIR_OK;
 }

@@ -42,7 +42,7 @@ static void return_permits(const struct call *call, struct weir_permits *permits
 	struct names *names = call->context.table->names;
 	struct engine_names key_names = {0};
 
-	engine_permits(&call->plan, permits, names ? &key_names : NULL);
+	engine_fill_permits(&call->plan, permits, names ? &key_names : NULL);
 	if (names && permits->id != 0)
 		names_store(names, permits, &key_names, os_wall_ns());
 }

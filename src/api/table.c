@@ -158,9 +158,9 @@ int weir_reset(weir_table *table, const weir_limit *limit, struct weir_key key, 
 /* Makes the permit of a decided plan, which is the empty permit if the plan has charged nothing. */
 static struct weir_permit permit_of_plan(const struct plan *plan, int status, uint64_t cost)
 {
-	const struct plan_step *step = &plan->only;
+	const struct plan_step *step = &plan->direct_step;
 	uint64_t id = status == WEIR_OK ? plan->permit.id : 0;
-	struct weir_permit permit = engine_permit_of(id, step->until_ns, cost);
+	struct weir_permit permit = engine_permit_of(id, step->charge_ends_ns, cost);
 
 	if (permit.id != 0)
 		permit.reserved = engine_generation(step) | (step->remote ? 0 : CHARGED_IN_MEMORY);
@@ -205,11 +205,11 @@ static int prepare_permit_refund(struct weir_table *table, const struct weir_lim
 		call = (struct algo_call){ALGO_REFUND_LAST, permit->cost};
 	status = engine_prepare_limit(table, limit, &call, key, plan);
 	if (status == WEIR_OK) {
-		struct plan_step *step = &plan->only;
+		struct plan_step *step = &plan->direct_step;
 		bool charge_is_gone = step->remote && permit->reserved & CHARGED_IN_MEMORY;
 
 		plan->permit = (struct permit){permit->id, step->key.hash};
-		step->until_ns = permit->until_ns;
+		step->charge_ends_ns = permit->until_ns;
 		step->generation = (uint8_t)permit->reserved;
 		step->charged = permit->until_ns != 0 && !charge_is_gone;
 	}

@@ -48,16 +48,16 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	struct remote remote;
 	enum engine_state state;
 
-	plan->position = position;
+	plan->queue_position = position;
 	plan->max_wait_ns = max_wait_ns;
 	if (!begin_attempt(waiting, &remote, at, d))
 		return true;
 	state = (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d);
 	if (finish_attempt(waiting, &remote, state, d))
 		return true;
-	wait->limit = &plan->refused->limit->algo;
-	wait->key_hash = plan->waits_at;
-	wait->priority = plan->refused->priority;
+	wait->limit = &plan->refused_step->limit->algo;
+	wait->key_hash = plan->awaited_key_hash;
+	wait->priority = plan->refused_step->priority;
 	wait->poll_interval_ns = engine_must_poll(plan) ? RULES_STORE_POLL_NS : 0;
 	return false;
 }

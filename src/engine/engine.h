@@ -30,6 +30,6 @@ const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_
  */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit);
 /** Returns the limit of an identity, or NULL. */
-struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity);
+struct weir_limit *engine_find_limit(const struct weir_engine *engine, uint64_t identity);
 
 #endif

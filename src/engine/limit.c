@@ -223,7 +223,7 @@ void weir_seed(uint64_t seed)
 }
 
 void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
-                struct weir_decision *d)
+                struct weir_decision *decision)
 {
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct algo_time time = {at.now_ns, 0};
@@ -233,11 +233,11 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 	if (algo_consumes(call))
 		call->draw = prng_next();
 	algo_step(algo, call, &time, &none, &outcome);
-	limit_explain(limit, algo, &outcome, d);
+	limit_fill_decision(limit, algo, &outcome, decision);
 }
 
-int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,
-                      struct store *store)
+int limit_init_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
+                           uint64_t nodes, struct store *store)
 {
 	uint64_t count = origin->algo.bucket.count, period_s = origin->algo.period_ns / NS_PER_S;
 	int status;
@@ -245,19 +245,19 @@ int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
 	nodes = u64_max(1, nodes);
 	if (count < nodes)
 		period_s = lengthened(period_s, count, nodes, ALGO_PERIOD_MAX_NS / NS_PER_S);
-	status = engine_adhoc_limit(limit, share(origin->algo.quota, nodes), share(count, nodes), period_s,
-	                            NULL);
+	status = limit_init_adhoc(limit, share(origin->algo.quota, nodes), share(count, nodes),
+	                          period_s, NULL);
 	make_local(limit, origin, store);
 	return status;
 }
 
-bool engine_is_adhoc(const struct weir_limit *limit)
+bool limit_is_adhoc(const struct weir_limit *limit)
 {
 	return limit->algo.identity == identity_key.k0;
 }
 
-int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
-                       struct weir_error *error)
+int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
+                     struct weir_error *error)
 {
 	struct weir_limit_options options = {
 	    .rate = {.count = count, .period = period_s, .unit = WEIR_UNIT_SECOND},

@@ -50,18 +50,18 @@ void limit_free(struct weir_limit *limit);
  * survive a change of the parameters, as in redis-cell. 0, or ERANGE/EINVAL
  * with the reason in `error`.
  */
-int engine_adhoc_limit(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
-                       struct weir_error *error);
+int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
+                     struct weir_error *error);
 
 /**
- * Makes the local limit of such a limit, as limit_init_local does. Errors as engine_adhoc_limit. It
+ * Makes the local limit of such a limit, as limit_init_local does. Errors as limit_init_adhoc. It
  * needs no limit_free.
  */
-int limit_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin, uint64_t nodes,
-                      struct store *store);
+int limit_init_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
+                           uint64_t nodes, struct store *store);
 
 /** Whether it is such a limit. */
-bool engine_is_adhoc(const struct weir_limit *limit);
+bool limit_is_adhoc(const struct weir_limit *limit);
 
 /** When a call is that gives a time, or WEIR_NOW. */
 static inline struct moment limit_moment(const struct clock *clock, uint64_t now_ns,
@@ -100,29 +100,31 @@ static inline int limit_check(const struct weir_limit *limit, enum algo_op op, s
 }
 
 /** An outcome of `algo`, the limit's parameters or those that took over; no rule. */
-static inline void limit_explain(const struct weir_limit *limit, const struct algo_limit *algo,
-                                 const struct algo_decision *outcome, struct weir_decision *d)
+static inline void limit_fill_decision(const struct weir_limit *limit,
+                                       const struct algo_limit *algo,
+                                       const struct algo_decision *outcome,
+                                       struct weir_decision *decision)
 {
 	/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
-	d->allowed = outcome->allowed;
-	d->paced = algo->paced;
-	d->reason = outcome->reason;
-	d->quota = __builtin_expect(algo->is_measured, 0) ? outcome->quota : algo->quota;
-	d->remaining = outcome->remaining;
-	d->retry_after_ns = outcome->retry_after_ns;
-	d->reset_after_ns = outcome->reset_after_ns;
-	d->window_ns = algo->window_ns;
-	d->limit = limit->name;
-	d->rule = NULL;
-	d->result = NULL;
-	d->wait_ns = outcome->wait_ns;
+	decision->allowed = outcome->allowed;
+	decision->paced = algo->paced;
+	decision->reason = outcome->reason;
+	decision->quota = __builtin_expect(algo->is_measured, 0) ? outcome->quota : algo->quota;
+	decision->remaining = outcome->remaining;
+	decision->retry_after_ns = outcome->retry_after_ns;
+	decision->reset_after_ns = outcome->reset_after_ns;
+	decision->window_ns = algo->window_ns;
+	decision->limit = limit->name;
+	decision->rule = NULL;
+	decision->result = NULL;
+	decision->wait_ns = outcome->wait_ns;
 	/* `degraded` and the reserved bytes. */
-	memset((char *)d + offsetof(struct weir_decision, degraded), 0,
-	       sizeof *d - offsetof(struct weir_decision, degraded));
+	memset((char *)decision + offsetof(struct weir_decision, degraded), 0,
+	       sizeof *decision - offsetof(struct weir_decision, degraded));
 }
 
 /** One step of a limit that draws, which no table has anything to say to. Sets the call's draw. */
 void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
-                struct weir_decision *d);
+                struct weir_decision *decision);
 
 #endif

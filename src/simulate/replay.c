@@ -239,7 +239,7 @@ static uint64_t reported_until_ns(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (plan->steps[i].charged && algo_is_reported(&plan->steps[i].limit->algo))
-			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
+			until_ns = u64_max(until_ns, plan->steps[i].charge_ends_ns);
 	return until_ns;
 }
 
@@ -258,7 +258,7 @@ static void schedule_end(struct run *run, const struct ordered_record *ordered,
 		run->replay->early++;
 		end_next(run, ordered->time_ns);
 	}
-	engine_permits(plan, &ended.permits, NULL);
+	engine_fill_permits(plan, &ended.permits, NULL);
 	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
 }
 
@@ -287,8 +287,8 @@ static void decide(void *owner, size_t start, size_t end)
 			schedule_end(run, ordered, plan);
 		run->failed |= observed.failed;
 		if (d.reason == WEIR_REASON_LISTED)
-			scenario->answered[scenario_rule_number(scenario, plan->refused ? plan->refused->rule
-			                                                                : plan->listed)]++;
+			scenario->answered[scenario_rule_number(
+			    scenario, plan->refused_step ? plan->refused_step->rule : plan->answering_rule)]++;
 		scenario->allowed += d.allowed;
 		scenario->denied += !d.allowed;
 		scenario->unlimited += d.allowed && !d.limit;

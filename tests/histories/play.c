@@ -339,8 +339,7 @@ static void ask_adhoc(const struct line *line)
 	const char *key = word(line, 2);
 	struct weir_decision d = {0};
 	struct weir_limit limit;
-	int status =
-	    engine_adhoc_limit(&limit, number(line, 3), number(line, 4), number(line, 5), NULL);
+	int status = limit_init_adhoc(&limit, number(line, 3), number(line, 4), number(line, 5), NULL);
 
 	if (status == 0)
 		status = weir_acquire(server->table, &limit, (struct weir_key){key, strlen(key)},

@@ -1,4 +1,10 @@
-/* apply.c: runs one step at the store of a table, and turns its outcome into a decision. */
+/*
+ * apply.c: runs one step of a plan (an operation on one key of one limit) on the states in a
+ * table's memory, and turns its outcome into a decision.
+ *
+ * Each function that runs a step returns when the key's state ends after it, or 0 if it changed
+ * nothing that could be refunded.
+ */
 #include "engine/plan/apply.h"
 #include "wait/waitlist.h"
 
@@ -6,101 +12,117 @@ __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *lim
                                                     const struct store_step *step,
                                                     struct weir_decision *decision)
 {
-	const struct algo_limit *by = algo_current(step->limit);
+	const struct algo_limit *decided_by = algo_current(step->limit);
 	struct algo_decision outcome;
-	uint64_t until_ns;
+	uint64_t state_ends_ns;
 
-	if (by->algorithm->draws) {
+	if (decided_by->algorithm->draws) { /* it decides by a random draw, without a state */
 		struct algo_call call = step->call;
 
 		limit_draw(limit, &call, step->at, decision);
 		return 0;
 	}
-	until_ns = store_run(step, &by, &outcome);
-	limit_explain(limit, by, &outcome, decision);
-	return until_ns;
+	state_ends_ns = store_run(step, &decided_by, &outcome);
+	limit_fill_decision(limit, decided_by, &outcome, decision);
+	return state_ends_ns;
 }
 
-__attribute__((noinline)) static uint64_t try_open(const struct weir_limit *limit,
-                                                   const struct store_key *key, uint64_t cost,
-                                                   uint64_t now_ns, struct weir_decision *decision)
+/*
+ * Acquires from a sliding window, if the fast path can. Returns 0 if it has done nothing. Not
+ * inlined: then the outcome of a log has no address (docs/design/speed-library.md).
+ */
+__attribute__((noinline)) static uint64_t try_sliding_window(const struct weir_limit *limit,
+                                                             const struct store_key *key,
+                                                             uint64_t cost, uint64_t now_ns,
+                                                             struct weir_decision *decision)
 {
 	struct algo_decision outcome;
-	uint64_t until_ns;
+	uint64_t state_ends_ns;
 
-	if (!store_try_open(&limit->algo, key, cost, now_ns, &outcome, &until_ns))
+	if (!store_try_open(&limit->algo, key, cost, now_ns, &outcome, &state_ends_ns))
 		return 0;
-	limit_explain(limit, &limit->algo, &outcome, decision);
-	return until_ns;
+	limit_fill_decision(limit, &limit->algo, &outcome, decision);
+	return state_ends_ns;
 }
 
-/* A call of its own for windows: a log's decision has no address then (docs/design/speed-library.md). */
-uint64_t engine_try_row(const struct weir_limit *limit, struct store_key key, uint64_t cost,
-                        uint64_t now_ns, struct weir_decision *decision)
+/* A wide state is one that does not fit in the key's 16-byte cell: that is only its header. */
+uint64_t engine_try_wide(const struct weir_limit *limit, struct store_key key, uint64_t cost,
+                         uint64_t now_ns, struct weir_decision *decision)
 {
 	struct algo_decision outcome;
-	uint64_t until_ns;
+	uint64_t state_ends_ns;
 
 	if (limit->algo.header_has_sum)
-		return try_open(limit, &key, cost, now_ns, decision);
-	if (!store_try_log(&limit->algo, &key, cost, now_ns, &outcome, &until_ns))
+		return try_sliding_window(limit, &key, cost, now_ns, decision);
+	if (!store_try_log(&limit->algo, &key, cost, now_ns, &outcome, &state_ends_ns))
 		return 0;
-	limit_explain(limit, &limit->algo, &outcome, decision);
-	return until_ns;
+	limit_fill_decision(limit, &limit->algo, &outcome, decision);
+	return state_ends_ns;
 }
 
-static uint64_t run_observed(const struct decision_context *context, const struct plan_step *step,
-                             const struct algo_call *call, const struct algo_limit **by,
-                             struct algo_decision *outcome)
+/*
+ * Runs a step, and reports what it caused: messages to the servers that decide the limit together
+ * (its quorum group), and phase changes of breakers. Sets the limit whose parameters decided:
+ * after a reload that is the limit's successor.
+ */
+static uint64_t run_and_report(const struct decision_context *context, const struct plan_step *step,
+                               const struct algo_call *call, const struct algo_limit **decided_by,
+                               struct algo_decision *outcome)
 {
-	struct store_step whole = {context->table->store, &step->limit->algo, step->key, *call,
-	                           context->at};
+	struct store_step at_store = {context->table->store, &step->limit->algo, step->key, *call,
+	                              context->at};
 	const struct limit_group *group = context->notify ? step->limit->group : NULL;
 	struct algo_notification notification;
-	uint64_t until_ns;
+	uint64_t state_ends_ns;
 
-	*by = whole.limit;
+	*decided_by = at_store.limit;
 	if (group && !call->notification && atomic_load_explicit(&group->is_up, memory_order_relaxed)) {
 		notification = (struct algo_notification){0};
-		whole.call.notification = &notification;
+		at_store.call.notification = &notification;
 	}
-	until_ns = store_run(&whole, by, outcome);
-	if (whole.call.notification == &notification && algo_notification_is_due(&notification))
+	state_ends_ns = store_run(&at_store, decided_by, outcome);
+	if (at_store.call.notification == &notification && algo_notification_is_due(&notification))
 		context->notify(context->owner, step, &notification);
 	if (context->phase_changed && algo_has_phases(&step->limit->algo))
 		context->phase_changed(context->owner, step, outcome);
-	return until_ns;
+	return state_ends_ns;
 }
 
-uint64_t engine_refund_end(const struct decision_context *context, const struct plan_step *step)
+/*
+ * After a reload the key's state may have been converted to new parameters: then the end by which a
+ * refund finds its charge must be converted, too.
+ */
+uint64_t engine_converted_charge_end(const struct decision_context *context,
+                                     const struct plan_step *step)
 {
-	const struct store_step whole = {.store = context->table->store,
-	                                 .limit = &step->limit->algo,
-	                                 .key = step->key,
-	                                 .call = {.until_ns = step->until_ns},
-	                                 .at = context->at};
+	const struct store_step at_store = {.store = context->table->store,
+	                                    .limit = &step->limit->algo,
+	                                    .key = step->key,
+	                                    .call = {.until_ns = step->charge_ends_ns},
+	                                    .at = context->at};
 
-	if (step->remote || !step->limit->algo.algorithm->layout || step->until_ns == 0)
-		return step->until_ns;
-	return store_refund_end(&whole, step->generation);
+	if (step->remote || !step->limit->algo.algorithm->layout || step->charge_ends_ns == 0)
+		return step->charge_ends_ns;
+	return store_refund_end(&at_store, step->generation);
 }
 
 uint64_t engine_apply_observed(const struct decision_context *context, const struct plan_step *step,
                                const struct algo_call *call, struct weir_decision *decision)
 {
-	const struct algo_limit *by;
+	const struct algo_limit *decided_by;
 	struct algo_decision outcome;
-	uint64_t until_ns = run_observed(context, step, call, &by, &outcome);
+	uint64_t state_ends_ns = run_and_report(context, step, call, &decided_by, &outcome);
 
-	limit_explain(step->limit, by, &outcome, decision);
-	return until_ns;
+	limit_fill_decision(step->limit, decided_by, &outcome, decision);
+	return state_ends_ns;
 }
 
+/* For an operator who forces a breaker open or closed, or ends that. */
 int engine_force(const struct decision_context *context, const struct weir_limit *limit,
                  struct slice key, enum weir_force force, uint64_t until_ns)
 {
 	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
-	const struct algo_limit *by;
+	const struct algo_limit *decided_by;
 	struct algo_decision outcome;
 	struct plan plan;
 	int status;
@@ -112,21 +134,22 @@ int engine_force(const struct decision_context *context, const struct weir_limit
 	status = engine_prepare_limit(context->table, limit, &call, key, &plan);
 	if (status != WEIR_OK)
 		return status;
-	run_observed(context, &plan.only, &call, &by, &outcome);
-	waitlist_wake(&context->table->waiting, plan.only.key.hash);
+	run_and_report(context, &plan.direct_step, &call, &decided_by, &outcome);
+	waitlist_wake(&context->table->waiting, plan.direct_step.key.hash);
 	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
 }
 
-bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
-                         uint64_t hash, const struct algo_call *call)
+bool engine_apply_group_operation(const struct decision_context *context,
+                                  const struct weir_limit *limit, uint64_t hash,
+                                  const struct algo_call *call)
 {
 	struct plan_step step = {.limit = limit};
-	const struct algo_limit *by;
+	const struct algo_limit *decided_by;
 	struct algo_decision outcome;
 
 	if (store_admit(context->table->store, &limit->algo, hash, &step.key) != WEIR_OK)
 		return false;
-	run_observed(context, &step, call, &by, &outcome);
+	run_and_report(context, &step, call, &decided_by, &outcome);
 	return outcome.allowed;
 }
 
@@ -135,20 +158,21 @@ void engine_view(const struct decision_context *context, const struct weir_limit
 {
 	struct plan_step step = {.limit = limit,
 	                         .key = store_key(context->table->store, &limit->algo, hash)};
-	const struct algo_limit *by;
+	const struct algo_limit *decided_by;
 
-	run_observed(context, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &by, outcome);
+	run_and_report(context, &step, &(struct algo_call){.op = ALGO_PEEK, .cost = 1}, &decided_by,
+	               outcome);
 }
 
 bool engine_forget(const struct decision_context *context, const struct plan *plan)
 {
-	const struct plan_step *step = &plan->only;
-	bool had = store_forget(&(struct store_step){.store = context->table->store,
-	                                             .limit = &step->limit->algo,
-	                                             .key = step->key,
-	                                             .call = {.op = ALGO_RESET},
-	                                             .at = context->at});
+	const struct plan_step *step = &plan->direct_step;
+	bool had_state = store_forget(&(struct store_step){.store = context->table->store,
+	                                                   .limit = &step->limit->algo,
+	                                                   .key = step->key,
+	                                                   .call = {.op = ALGO_RESET},
+	                                                   .at = context->at});
 
 	waitlist_wake(&context->table->waiting, step->key.hash);
-	return had;
+	return had_state;
 }

@@ -1,5 +1,6 @@
 /*
- * apply.h: runs one step at the store of a table, and turns its outcome into a decision of a limit.
+ * apply.h: runs one step of a plan (an operation on one key of one limit) on the states in a
+ * table's memory, and turns its outcome into a decision.
  */
 #ifndef ENGINE_PLAN_APPLY_H
 #define ENGINE_PLAN_APPLY_H
@@ -18,10 +19,9 @@ __attribute__((noinline)) uint64_t engine_apply_slow(const struct weir_limit *li
  * store_step that is passed by address would have to be in memory, not in registers, for all
  * callers.
  */
-__attribute__((noinline)) uint64_t engine_try_row(const struct weir_limit *limit,
-                                                  struct store_key key, uint64_t cost,
-                                                  uint64_t now_ns,
-                                                  struct weir_decision *decision);
+__attribute__((noinline)) uint64_t engine_try_wide(const struct weir_limit *limit,
+                                                   struct store_key key, uint64_t cost,
+                                                   uint64_t now_ns, struct weir_decision *decision);
 
 /**
  * Runs any step of a limit that does not draw; calls context->phase_changed. Returns as store_run.
@@ -32,7 +32,8 @@ __attribute__((noinline)) uint64_t engine_apply_observed(const struct decision_c
                                                          struct weir_decision *decision);
 
 /** Returns the end by which a refund by permit finds the step's charge (store_refund_end). */
-uint64_t engine_refund_end(const struct decision_context *context, const struct plan_step *step);
+uint64_t engine_converted_charge_end(const struct decision_context *context,
+                                     const struct plan_step *step);
 
 /**
  * Runs a step by the fast path on a key whose cell was found. Returns false if it has done nothing.
@@ -47,10 +48,10 @@ static inline bool engine_try(const struct weir_limit *limit, const struct store
 	if (__builtin_expect(!store_try(step, &outcome, until_ns), 0)) {
 		if (step->limit->width == 0 || step->call.op != ALGO_ACQUIRE)
 			return false;
-		*until_ns = engine_try_row(limit, step->key, step->call.cost, step->at.now_ns, decision);
+		*until_ns = engine_try_wide(limit, step->key, step->call.cost, step->at.now_ns, decision);
 		return *until_ns != 0;
 	}
-	limit_explain(limit, step->limit, &outcome, decision);
+	limit_fill_decision(limit, step->limit, &outcome, decision);
 	return true;
 }
 

@@ -1,4 +1,11 @@
-/* decide.c: runs a plan from stage to stage until it is done, waits, or has steps at a store. */
+/*
+ * decide.c: runs a plan from stage to stage until it is decided, waits, or has steps at a store.
+ *
+ * A plan decides one request: each of its steps is an operation on one key of one limit, and either
+ * all enforced steps charge their keys or none does. It peeks first, then charges. If a step is
+ * refused, the plan rolls back its charges and waits or is denied. Steps of shadow rules only
+ * count.
+ */
 #include "engine/plan/denial.h"
 #include "engine/plan/permits.h"
 #include "engine/plan/stage.h"
@@ -11,64 +18,67 @@
 /* In a function of its own, so that a plan in memory pays only one branch. */
 __attribute__((noinline, cold)) static bool
 run_stage_at_stores(const struct decision_context *context, struct plan *plan,
-                    struct weir_decision *d)
+                    struct weir_decision *decision)
 {
-	if (!remote_run(context, plan, d))
+	if (!remote_run_stage(context, plan, decision))
 		return false;
-	stage_run(context, plan, d);
-	failure_explain(plan, d);
+	stage_run(context, plan, decision);
+	failure_mark_degraded(plan, decision);
 	return true;
 }
 
 /* Runs the steps of the stage. Returns false if remote steps are still at their stores. */
 static bool run_stage(const struct decision_context *context, struct plan *plan,
-                      struct weir_decision *d)
+                      struct weir_decision *decision)
 {
-	if (__builtin_expect(plan->remote, 0))
-		return run_stage_at_stores(context, plan, d);
-	stage_run(context, plan, d);
+	if (__builtin_expect(plan->has_remote_steps, 0))
+		return run_stage_at_stores(context, plan, decision);
+	stage_run(context, plan, decision);
 	return true;
 }
 
 /*
- * Decides whether a refused plan waits: true, or a denial in `d`. The plan may be refused only
- * because other requests wait before it.
+ * Returns true if a refused plan waits for the key that refused it; otherwise `decision` becomes a
+ * denial. The plan may be refused only because other requests wait before it.
  */
-static bool decide_wait(struct plan *plan, struct weir_decision *d)
+static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 {
-	const struct rules_rule *rule = stage_ending(plan);
+	const struct rules_rule *ending_rule = stage_ending_rule(plan);
 	enum weir_reason reason;
 
-	if (rule)
-		denial_listed(rule, d);
-	if (rule || !plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
+	if (ending_rule)
+		denial_decide_by_rule(ending_rule, decision);
+	if (ending_rule || !plan->respects_queue || decision->reason == WEIR_REASON_STORE_FAILURE)
 		return false;
-	reason = denial_reason(plan, plan->refused, d);
+	reason = denial_reason(plan, plan->refused_step, decision);
 	if (reason == WEIR_REASON_OK) {
-		plan->waits_at = plan->refused->key.hash;
+		plan->awaited_key_hash = plan->refused_step->key.hash;
 		return true;
 	}
-	denial_decide(plan, reason, d);
+	denial_decide(plan, reason, decision);
 	return false;
 }
 
-/* Whether the observer gets the plan's steps: only of acquires. */
+/* Whether metrics count the plan: only acquires, of which all steps must pass. */
 static bool counts_for_metrics(const struct decision_context *context, const struct plan *plan)
 {
-	return context->observe && algo_op_consumes(plan->op) && !plan->independent;
+	return context->observe && algo_op_consumes(plan->op) && !plan->steps_are_independent;
 }
 
 static bool is_denied(const struct plan *plan)
 {
-	const struct rules_rule *rule = stage_ending(plan);
+	const struct rules_rule *ending_rule = stage_ending_rule(plan);
 
-	return rule ? rule->answer == RULES_DENY : plan->refused != NULL;
+	return ending_rule ? ending_rule->answer == RULES_DENY : plan->refused_step != NULL;
 }
 
-/* Ends a plan, except that the charges of its shadow steps may be left to refund. */
+/*
+ * Ends a plan whose decision is final. Returns its next stage: a denied plan must still refund
+ * those charges of shadow steps that last only as long as a request.
+ */
 static inline enum plan_stage end_plan(const struct decision_context *context, struct plan *plan)
 {
-	plan->position = WAIT_NEW;
+	plan->queue_position = WAIT_NEW;
 	if (is_denied(plan) && algo_op_consumes(plan->op))
 		return PLAN_REFUND_SHADOW;
 	if (__builtin_expect(plan->permit.id != 0, 0))
@@ -76,20 +86,26 @@ static inline enum plan_stage end_plan(const struct decision_context *context, s
 	return PLAN_DONE;
 }
 
+/*
+ * Passes to the metrics the shadow steps, and the enforced steps that decided: all of them, or the
+ * one that was refused.
+ */
 static void observe_steps(const struct decision_context *context, const struct plan *plan)
 {
-	const struct plan_step *refused = plan->refused;
-	bool counts = !stage_answering(plan); /* a rule that answers has no enforced limit counted */
+	const struct plan_step *refused_step = plan->refused_step;
+	bool limits_decided = !stage_deciding_rule(plan); /* and not a rule by itself */
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 
-		if (step->shadow ? !stage_is_below(plan, step) : counts && (!refused || refused == step))
+		bool has_decided = limits_decided && (!refused_step || refused_step == step);
+
+		if (step->shadow ? !stage_is_below(plan, step) : has_decided)
 			context->observe(context->owner, step);
 	}
 }
 
-/* Returns the stage of a plan whose decision is final. */
+/* Ends a plan, and counts it for metrics. Returns its next stage. */
 static enum plan_stage observe_and_end(const struct decision_context *context, struct plan *plan)
 {
 	if (counts_for_metrics(context, plan))
@@ -98,28 +114,30 @@ static enum plan_stage observe_and_end(const struct decision_context *context, s
 }
 
 /*
- * Returns the stage after a refusal that is final. Sets adds_earlier, since PLAN_EXPLAIN peeks so.
+ * Returns the stage after a refusal that is final. The denial names a time for a retry, for which
+ * PLAN_EXPLAIN may have to peek at steps that did not run.
  */
-static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *d)
+static enum plan_stage refused_stage(struct plan *plan, struct weir_decision *decision)
 {
 	bool is_denial =
-	    !denial_has_one_step(plan) && algo_op_requests(plan->op) && !stage_ending(plan);
+	    !denial_has_one_step(plan) && algo_op_requests(plan->op) && !stage_ending_rule(plan);
 
-	plan->adds_earlier = is_denial && denial_needs_peek(plan);
-	if (is_denial && !plan->adds_earlier)
-		denial_explain(plan, d);
-	return plan->adds_earlier ? PLAN_EXPLAIN : PLAN_SHADOW;
+	plan->peek_adds_earlier_charges = is_denial && denial_needs_peek(plan);
+	if (is_denial && !plan->peek_adds_earlier_charges)
+		denial_set_retry_after(plan, decision);
+	return plan->peek_adds_earlier_charges ? PLAN_EXPLAIN : PLAN_SHADOW;
 }
 
+/* Returns the stage that follows the one that has just run. */
 static enum plan_stage next_stage(const struct decision_context *context, struct plan *plan)
 {
-	bool passed = plan->passes;
+	bool passed = plan->none_refused;
+	bool must_refund_all = plan->cancelled || plan->status != WEIR_OK;
 
-	if (__builtin_expect(plan->cancelled || plan->status != WEIR_OK, 0) &&
-	    plan->stage < PLAN_REFUND_PERMIT)
+	if (__builtin_expect(must_refund_all, 0) && plan->stage < PLAN_REFUND_PERMIT)
 		return PLAN_REFUND_ALL;
 	switch ((enum plan_stage)plan->stage) {
-	case PLAN_PEEK_OWN:
+	case PLAN_PEEK_WHERE_FIRST:
 		return passed ? PLAN_PEEK_AWAITED : PLAN_REFUSED;
 	case PLAN_PEEK:
 		if (!passed)
@@ -129,13 +147,15 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 			plan->permit.id = 0;
 			return PLAN_DONE;
 		}
-		return plan->listed || !algo_op_consumes(plan->op) ? PLAN_SHADOW : PLAN_EXECUTE;
+		return plan->answering_rule || !algo_op_consumes(plan->op) ? PLAN_SHADOW : PLAN_EXECUTE;
 	case PLAN_EXECUTE:
 		return passed ? PLAN_SHADOW : denial_next_stage(plan);
 	case PLAN_SHADOW:
-		if (__builtin_expect(plan->refused != NULL, 0) && !stage_answering(plan) &&
-		    denial_is_early(plan))
+		if (__builtin_expect(plan->refused_step != NULL, 0) && !stage_deciding_rule(plan) &&
+		    denial_needs_second_peek(plan)) {
+			plan->peek_adds_earlier_charges = true;
 			return PLAN_EXPLAIN_SHADOWED;
+		}
 		return observe_and_end(context, plan);
 	case PLAN_EXPLAIN_SHADOWED:
 		return observe_and_end(context, plan);
@@ -157,50 +177,51 @@ static void begin_stage(struct plan *plan, enum plan_stage stage)
 {
 	plan->stage = (unsigned char)stage;
 	plan->tightest = PLAN_NO_STEP;
-	plan->passes = true;
+	plan->none_refused = true;
 	plan->submitted = false;
 }
 
 /* Runs stages until the plan is done, or waits for a key or a store. */
 static enum engine_state run_stages(const struct decision_context *context, struct plan *plan,
-                                    struct weir_decision *d)
+                                    struct weir_decision *decision)
 {
 	while (plan->stage != PLAN_DONE) {
 		if (plan->stage == PLAN_REFUSED) {
-			if (decide_wait(plan, d))
+			if (wait_or_deny(plan, decision))
 				return ENGINE_WAITS;
-			begin_stage(plan, refused_stage(plan, d));
+			begin_stage(plan, refused_stage(plan, decision));
 		}
-		if (!run_stage(context, plan, d))
+		if (!run_stage(context, plan, decision))
 			return ENGINE_SUBMITTED;
 		if (stage_explains(plan))
-			denial_explain(plan, d);
-		if (plan->listed && plan->passes && plan->stage == PLAN_PEEK)
-			denial_listed(plan->listed, d);
+			denial_set_retry_after(plan, decision);
+		if (plan->answering_rule && plan->none_refused && plan->stage == PLAN_PEEK)
+			denial_decide_by_rule(plan->answering_rule, decision);
 		begin_stage(plan, next_stage(context, plan));
 	}
 	return ENGINE_DONE;
 }
 
+/* As run_stages, and releases the memory that the plan's steps had at remote stores. */
 static enum engine_state run_to_end(const struct decision_context *context, struct plan *plan,
-                                    struct weir_decision *d)
+                                    struct weir_decision *decision)
 {
-	enum engine_state state = run_stages(context, plan, d);
+	enum engine_state state = run_stages(context, plan, decision);
 
 	if (__builtin_expect(plan->submission && state != ENGINE_SUBMITTED, 0))
 		submit_close(plan);
-	d->allowed &= plan->status == WEIR_OK;
+	decision->allowed &= plan->status == WEIR_OK; /* a store's error is never allowed */
 	return state;
 }
 
-/* Runs a direct call in memory that never waits, without stages. */
+/* Runs a plan of one step in memory that never waits, without stages: most requests are such. */
 static void run_direct(const struct decision_context *context, struct plan *plan,
-                       struct weir_decision *d)
+                       struct weir_decision *decision)
 {
-	struct plan_step *step = &plan->only;
+	struct plan_step *step = &plan->direct_step;
 
-	stage_run_alone(context, plan, d);
-	plan->refused = d->allowed ? NULL : step;
+	stage_run_alone(context, plan, decision);
+	plan->refused_step = decision->allowed ? NULL : step;
 	if (counts_for_metrics(context, plan))
 		context->observe(context->owner, step);
 	if (end_plan(context, plan) == PLAN_REFUND_SHADOW)
@@ -224,74 +245,86 @@ static struct plan_step *find_awaited_step(const struct decision_context *contex
 	return NULL;
 }
 
+/* Runs a plan from its first stage, also one that waited and tries again. */
 static enum engine_state start_plan(const struct decision_context *context, struct plan *plan,
-                                    struct weir_decision *d)
+                                    struct weir_decision *decision)
 {
-	bool refunds = algo_op_releases(plan->op) && plan->permit.id != 0;
+	bool refunds_by_permit = algo_op_releases(plan->op) && plan->permit.id != 0;
+	bool is_direct = plan->steps == &plan->direct_step && !plan->respects_queue;
 
 	if (__builtin_expect(plan->wants_permit && plan->permit.id == 0, 0))
 		plan->permit.id = permit_random_id();
-	if (plan->steps == &plan->only && !plan->in_order && !refunds && !plan->remote) {
-		run_direct(context, plan, d);
+	if (is_direct && !refunds_by_permit && !plan->has_remote_steps) {
+		run_direct(context, plan, decision);
 		return ENGINE_DONE;
 	}
-	if (__builtin_expect(plan->remote, 0))
-		failure_return_steps(context->table, plan);
-	*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
-	plan->refused = NULL;
-	if (plan->listed && plan->step_count == 0) {
-		denial_listed(plan->listed, d);
+	if (__builtin_expect(plan->has_remote_steps, 0))
+		failure_move_steps_back(context->table, plan);
+	*decision = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
+	plan->refused_step = NULL;
+	if (plan->answering_rule && plan->step_count == 0) {
+		denial_decide_by_rule(plan->answering_rule, decision);
 		plan->permit.id = 0;
 		plan->stage = PLAN_DONE;
-	} else if (refunds) {
+	} else if (refunds_by_permit) {
 		permits_drop_ended(context, plan);
 		permits_redeem(context, plan);
-		d->allowed = false;
+		decision->allowed = false;
 		begin_stage(plan, PLAN_REFUND_PERMIT);
 	} else {
 		bool peeks = stage_order_steps(plan);
 
-		if (plan->in_order && plan->position != WAIT_YIELDED)
-			plan->refused = find_awaited_step(context, plan);
-		begin_stage(plan, plan->refused ? PLAN_PEEK_OWN : peeks ? PLAN_PEEK : PLAN_EXECUTE);
+		if (plan->respects_queue && plan->queue_position != WAIT_YIELDED)
+			plan->refused_step = find_awaited_step(context, plan);
+		begin_stage(plan, plan->refused_step ? PLAN_PEEK_WHERE_FIRST
+		                  : peeks            ? PLAN_PEEK
+		                                     : PLAN_EXECUTE);
 	}
-	return run_to_end(context, plan, d);
+	return run_to_end(context, plan, decision);
 }
 
+/* Decides at once: never waits, and passes requests that wait. */
 enum engine_state engine_decide(const struct decision_context *context, struct plan *plan,
-                                struct weir_decision *d)
+                                struct weir_decision *decision)
 {
-	plan->in_order = false;
-	return start_plan(context, plan, d);
+	plan->respects_queue = false;
+	return start_plan(context, plan, decision);
 }
 
+/* Decides in turn: may wait, and does not pass requests that wait. */
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
-                             struct weir_decision *d)
+                             struct weir_decision *decision)
 {
-	plan->in_order =
+	plan->respects_queue =
 	    algo_op_requests(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
-	return start_plan(context, plan, d);
+	return start_plan(context, plan, decision);
 }
 
+/* Goes on after the stores have completed the plan's steps, or tries a plan that waited again. */
 enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
-                                struct weir_decision *d)
+                                struct weir_decision *decision)
 {
 	if (plan->stage == PLAN_REFUSED) {
-		denial_reset(plan);
-		return start_plan(context, plan, d);
+		denial_clear_attempt(plan);
+		return start_plan(context, plan, decision);
 	}
-	submit_decision(plan, d);
-	return run_to_end(context, plan, d);
+	submit_decision(plan, decision);
+	return run_to_end(context, plan, decision);
 }
 
+/* Ends the wait of a plan, for example because its time is over. */
 enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
-                              enum weir_reason reason, struct weir_decision *d)
+                              enum weir_reason reason, struct weir_decision *decision)
 {
-	denial_decide(plan, reason, d);
-	begin_stage(plan, refused_stage(plan, d));
-	return run_to_end(context, plan, d);
+	denial_decide(plan, reason, decision);
+	begin_stage(plan, refused_stage(plan, decision));
+	return run_to_end(context, plan, decision);
 }
 
+/*
+ * Refunds the charges of a plan whose client is gone. If stores still have its steps, it only marks
+ * the plan: the refund follows when they have completed them.
+ */
 enum engine_state engine_cancel(const struct decision_context *context, struct plan *plan)
 {
 	struct weir_decision ignored = {0};
@@ -321,37 +354,46 @@ static void drop_other_charges(struct plan *plan)
 		    plan->steps[i].remote || algo_is_reported(&plan->steps[i].limit->algo);
 }
 
+/*
+ * Runs a refund by permit as a report (REPORT or SETTLE): the request that got the permit has
+ * ended. Without a limit that needs reports, `decision` only says whether the permit was
+ * outstanding.
+ */
 static enum engine_state run_report(const struct decision_context *context, struct plan *plan,
-                                    enum algo_op op, struct weir_decision *d)
+                                    enum algo_op op, struct weir_decision *decision)
 {
 	struct store *store = context->table->store;
 
-	*d = (struct weir_decision){.reason = WEIR_REASON_OK};
+	*decision = (struct weir_decision){.reason = WEIR_REASON_OK};
 	plan->op = (unsigned char)op;
 	permits_drop_ended(context, plan);
 	if (engine_is_reported(plan)) {
-		plan->refunds_rest = plan->claims
-		                         ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
-		                         : permit_redeem(store, plan->permit, context->at.now_ns);
+		plan->permit_is_valid = plan->needs_claim
+		                            ? permit_is_outstanding(store, plan->permit, context->at.now_ns)
+		                            : permit_redeem(store, plan->permit, context->at.now_ns);
 		drop_other_charges(plan);
 	} else {
-		d->allowed = permits_are_outstanding(context, plan);
+		decision->allowed = permits_are_outstanding(context, plan);
 	}
 	begin_stage(plan, PLAN_REFUND_PERMIT);
-	return run_to_end(context, plan, d);
+	return run_to_end(context, plan, decision);
 }
 
 enum engine_state engine_report(const struct decision_context *context, struct plan *plan,
-                                struct weir_decision *d)
+                                struct weir_decision *decision)
 {
-	return run_report(context, plan, ALGO_REPORT, d);
+	return run_report(context, plan, ALGO_REPORT, decision);
 }
 
+/*
+ * Another server has claimed a permit of this server: ends its charges in memory. Remote charges
+ * are refunded by that server.
+ */
 void engine_settle(const struct decision_context *context, struct plan *plan, bool reports)
 {
 	struct weir_decision ignored;
 
-	plan->claims = plan->remote = false;
+	plan->needs_claim = plan->has_remote_steps = false;
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].charged &= !plan->steps[i].remote;
 	if (reports)
@@ -375,9 +417,9 @@ static bool step_may_wait(const struct plan_step *step, uint64_t max_wait_ns)
 
 bool engine_may_wait(const struct plan *plan)
 {
-	bool may = false;
+	bool a_step_may_wait = false;
 
-	for (size_t i = 0; i < plan->step_count && !may; i++)
-		may = step_may_wait(&plan->steps[i], plan->max_wait_ns);
-	return may && plan_charges(plan) && plan->max_wait_ns != WEIR_ZERO;
+	for (size_t i = 0; i < plan->step_count && !a_step_may_wait; i++)
+		a_step_may_wait = step_may_wait(&plan->steps[i], plan->max_wait_ns);
+	return a_step_may_wait && plan_charges(plan) && plan->max_wait_ns != WEIR_ZERO;
 }

@@ -1,18 +1,29 @@
-/* denial.c: finds the step that a denied plan names, and the time after which it would pass. */
+/*
+ * denial.c: finds the step that the denial of a plan names, and the time after which the request
+ * would pass.
+ *
+ * Two steps of a plan may charge one key. Then the later step is refused if its limit does not
+ * grant the sum of both charges, so a peek at it adds the *earlier charges* to its cost. Shadow
+ * steps only count; enforced steps decide.
+ */
 #include "engine/plan/denial.h"
 
 #include "engine/plan/stage.h"
 
+/* Returns the units that enforced steps before `step` charge to its key. */
 uint64_t denial_earlier_charges(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t charges = 0;
 
-	for (const struct plan_step *other = plan->steps; other < step && !plan->independent; other++)
+	for (const struct plan_step *other = plan->steps; other < step && !plan->steps_are_independent;
+	     other++)
 		charges += !other->shadow && other->key.hash == step->key.hash;
 	return sat_u64((u128)charges * u64_max(plan->cost, 1));
 }
 
-uint64_t denial_cost(const struct plan *plan, const struct plan_step *step)
+/* Returns the cost of a peek at the step: with the earlier charges, where they delay this request.
+ */
+uint64_t denial_peek_cost(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t earlier;
 
@@ -22,36 +33,51 @@ uint64_t denial_cost(const struct plan *plan, const struct plan_step *step)
 	return earlier > 0 ? sat_add(u64_max(plan->cost, 1), earlier) : plan->cost;
 }
 
+/* In some paced limits a request does not wait for its own cost, but the next one does. */
 static bool pays_later(const struct plan_step *step)
 {
 	return !step->shadow && step->limit->algo.algorithm->pays_later;
 }
 
-void denial_charge(const struct plan *plan, const struct plan_step *step, struct algo_call *call)
+void denial_set_peek_cost(const struct plan *plan, const struct plan_step *step,
+                          struct algo_call *call)
 {
-	call->cost = denial_cost(plan, step);
+	call->cost = denial_peek_cost(plan, step);
 	if (pays_later(step))
 		call->earlier = denial_earlier_charges(plan, step);
 }
 
-bool denial_peeks_ahead(const struct plan *plan, const struct plan_step *step)
+/* Whether a peek at a remote step must come before any charge. */
+bool denial_peeks_before_charge(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->by_order ||
-	       (plan->adds_earlier && pays_later(step) && denial_earlier_charges(plan, step) > 0);
+	return plan->first_refusal_decides || (plan->peek_adds_earlier_charges && pays_later(step) &&
+	                                       denial_earlier_charges(plan, step) > 0);
 }
 
-bool denial_peeks_at(const struct plan *plan, const struct plan_step *step)
+/*
+ * Whether a denied plan peeks at the step, to find its retry_after_ns: if the step did not run, or
+ * ran without the earlier charges.
+ */
+bool denial_explain_includes(const struct plan *plan, const struct plan_step *step)
 {
+	bool has_run;
+
 	if (step->shadow)
 		return false;
-	if (step->remote ? !step->answered
-	                 : step > plan->refused || (plan->remote && step < plan->refused))
+	/* Steps in memory run in order up to the refused one, but not if a remote step was refused. */
+	if (step->remote)
+		has_run = step->store_answered;
+	else
+		has_run =
+		    step == plan->refused_step || (step < plan->refused_step && !plan->has_remote_steps);
+	if (!has_run)
 		return true;
 	/* The step ran after the earlier charge, so its retry_after_ns was not for the sum of both. */
-	return denial_cost(plan, step) > plan->cost;
+	return denial_peek_cost(plan, step) > plan->cost;
 }
 
-bool denial_is_shadowed(const struct plan *plan, const struct plan_step *step)
+/* Whether a shadow step has charged the enforced step's key. */
+bool denial_key_has_shadow_charge(const struct plan *plan, const struct plan_step *step)
 {
 	for (size_t i = 0; i < plan->step_count && !step->shadow; i++) {
 		const struct plan_step *other = &plan->steps[i];
@@ -62,91 +88,98 @@ bool denial_is_shadowed(const struct plan *plan, const struct plan_step *step)
 	return false;
 }
 
-bool denial_is_early(struct plan *plan)
+/* Whether a shadow step has charged the key of an enforced step: that makes its retry later. */
+bool denial_needs_second_peek(const struct plan *plan)
 {
 	if (!plan->has_shadow || !plan_charges(plan))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (denial_is_shadowed(plan, &plan->steps[i])) {
-			plan->adds_earlier = true;
+		if (denial_key_has_shadow_charge(plan, &plan->steps[i]))
 			return true;
-		}
 	return false;
 }
 
 bool denial_needs_peek(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (denial_peeks_at(plan, &plan->steps[i]))
+		if (denial_explain_includes(plan, &plan->steps[i]))
 			return true;
 	return false;
 }
 
+/* Returns WEIR_REASON_OK if the plan can wait for the step's key. */
 enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *step,
-                               const struct weir_decision *d)
+                               const struct weir_decision *decision)
 {
-	bool asks = !plan_charges(plan) || plan->cost_exceeds_limit;
+	bool cannot_wait = !plan_charges(plan) || plan->cost_exceeds_limit;
+	uint64_t max_wait_ns = cannot_wait ? WEIR_ZERO : plan->max_wait_ns;
 
-	return wait_refusal_reason(&step->limit->algo, plan->position, asks ? WEIR_ZERO : plan->max_wait_ns,
-	                    d);
+	return wait_refusal_reason(&step->limit->algo, plan->queue_position, max_wait_ns, decision);
 }
 
-/* Lets the denial name `step`, which is before the step that it named so far. */
-static void name_instead(struct plan *plan, struct plan_step *step, const struct weir_decision *one,
-                         struct weir_decision *d)
+/* Lets the denial name `step` in place of a step behind it in the order of the rules. */
+static void name_earlier_step(struct plan *plan, struct plan_step *step,
+                              const struct weir_decision *step_decision,
+                              struct weir_decision *decision)
 {
-	plan->refused = step;
-	*d = *one;
-	if (!plan->in_order || d->reason == WEIR_REASON_STORE_FAILURE)
+	plan->refused_step = step;
+	*decision = *step_decision;
+	if (!plan->respects_queue || decision->reason == WEIR_REASON_STORE_FAILURE)
 		return;
-	d->reason = denial_reason(plan, step, d);
-	if (d->reason == WEIR_REASON_OK) /* the plan could wait for this step, but not for the other */
-		d->reason = WEIR_REASON_WAIT_TOO_LONG;
-	step->reason = d->reason;
+	decision->reason = denial_reason(plan, step, decision);
+	if (decision->reason ==
+	    WEIR_REASON_OK) /* the plan could wait for this step, but not for the other */
+		decision->reason = WEIR_REASON_WAIT_TOO_LONG;
+	step->reason = decision->reason;
 }
 
+/* Records a refused step of a plan with several steps. */
 void denial_record_among_others(struct plan *plan, struct plan_step *step,
-                                const struct weir_decision *one, struct weir_decision *d)
+                                const struct weir_decision *step_decision,
+                                struct weir_decision *decision)
 {
-	bool is_first = plan->passes && plan->stage < PLAN_EXPLAIN;
+	bool is_first_refusal = plan->none_refused && plan->stage < PLAN_EXPLAIN;
 
 	step->refused = true;
-	step->retry_after_ns = one->retry_after_ns;
-	if (is_first) {
-		d->retry_after_ns = step->retry_after_ns;
-		plan->passes = false;
-		plan->refused = step;
-	} else if (step < plan->refused && plan->stage != PLAN_EXPLAIN_SHADOWED) {
-		name_instead(plan, step, one, d);
+	step->retry_after_ns = step_decision->retry_after_ns;
+	if (is_first_refusal) {
+		decision->retry_after_ns = step->retry_after_ns;
+		plan->none_refused = false;
+		plan->refused_step = step;
+	} else if (step < plan->refused_step && plan->stage != PLAN_EXPLAIN_SHADOWED) {
+		name_earlier_step(plan, step, step_decision, decision);
 	}
 }
 
-void denial_of_cost(struct plan_step *step, struct weir_decision *d)
+/* Makes the decision of a shadow step a denial: its limit could never grant the cost. */
+void denial_for_excess_cost(struct plan_step *step, struct weir_decision *decision)
 {
-	step->until_ns = 0;
-	step->allowed = d->allowed = false;
-	step->reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	stage_explain(step, d);
-	d->wait_ns = 0;
-	d->retry_after_ns = ALGO_HORIZON_NS; /* never: later than any state ends */
+	step->charge_ends_ns = 0;
+	step->allowed = decision->allowed = false;
+	step->reason = decision->reason = WEIR_REASON_OVER_LIMIT;
+	stage_set_rule(step, decision);
+	decision->wait_ns = 0;
+	decision->retry_after_ns = ALGO_HORIZON_NS; /* never: later than any state ends */
 }
 
-void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *d)
+/* Makes `decision` the plan's denial, for a reason that was found after the step had run. */
+void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *decision)
 {
-	struct plan_step *step = plan->refused;
+	struct plan_step *step = plan->refused_step;
 
-	wait_deny(d, reason);
-	stage_explain(step, d);
+	wait_deny(decision, reason);
+	stage_set_rule(step, decision);
 	step->allowed = false;
 	step->reason = reason;
 	step->refused = true;
-	step->retry_after_ns = d->retry_after_ns;
+	step->retry_after_ns = decision->retry_after_ns;
 }
 
 /*
- * If the order of rules decides, a rule may allow requests that its limit refuses. After the
- * retries of the rules above it such a rule passes the request if it is still refused itself, so
- * later rules do not count.
+ * Returns the longest retry time of the refused steps: then none of them is refused any more. If
+ * the first refusal decides, its rule may allow the request (RULES_ALLOW). So once the rules above
+ * such a rule pass, it allows the request as long as it still refuses itself, and later rules do
+ * not count.
  */
 static uint64_t longest_retry_ns(const struct plan *plan)
 {
@@ -157,37 +190,40 @@ static uint64_t longest_retry_ns(const struct plan *plan)
 
 		if (step->shadow || !step->refused)
 			continue;
-		if (!plan->by_order || step->rule->answer != RULES_ALLOW)
+		if (!plan->first_refusal_decides || step->rule->answer != RULES_ALLOW)
 			longest_ns = u64_max(longest_ns, step->retry_after_ns);
 		else if (longest_ns > 0 && step->retry_after_ns > longest_ns)
-			break;
+			break; /* this rule allows the request then */
 	}
 	return longest_ns;
 }
 
-void denial_explain(const struct plan *plan, struct weir_decision *d)
+void denial_set_retry_after(const struct plan *plan, struct weir_decision *decision)
 {
-	d->retry_after_ns = longest_retry_ns(plan);
+	decision->retry_after_ns = longest_retry_ns(plan);
 	if (plan->step_decisions)
-		plan->step_decisions[plan->refused - plan->steps].retry_after_ns = d->retry_after_ns;
+		plan->step_decisions[plan->refused_step - plan->steps].retry_after_ns =
+		    decision->retry_after_ns;
 }
 
-void denial_reset(struct plan *plan)
+/* Before a plan that waited tries again. */
+void denial_clear_attempt(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].answered = plan->steps[i].refused = false;
+		plan->steps[i].store_answered = plan->steps[i].refused = false;
 }
 
-void denial_listed(const struct rules_rule *rule, struct weir_decision *d)
+/* Makes `decision` that of a rule that allows or denies requests by itself, without limits. */
+void denial_decide_by_rule(const struct rules_rule *rule, struct weir_decision *decision)
 {
 	bool allowed = rule->answer == RULES_ALLOW;
 
-	*d = (struct weir_decision){
+	*decision = (struct weir_decision){
 	    .allowed = allowed,
 	    .reason = WEIR_REASON_LISTED,
 	    .rule = rule->name,
 	    .result = allowed ? NULL : rule->result,
 	    .retry_after_ns = allowed ? 0 : ALGO_RETRY_DEFAULT_NS, /* no limit says better */
-	    .degraded = d->degraded,
+	    .degraded = decision->degraded,
 	};
 }

@@ -19,7 +19,7 @@
  */
 static inline bool denial_has_one_step(const struct plan *plan)
 {
-	return plan->step_count == 1 && !plan->remote;
+	return plan->step_count == 1 && !plan->has_remote_steps;
 }
 
 /** Returns the stage after a refused PLAN_EXECUTE: a single step leaves nothing to roll back. */
@@ -32,54 +32,58 @@ static inline enum plan_stage denial_next_stage(const struct plan *plan)
 uint64_t denial_earlier_charges(const struct plan *plan, const struct plan_step *step);
 
 /**
- * Returns the cost of a peek at the step: with the earlier charges of its key, unless the limit makes
- * not this request but the next one wait for a charge (algorithm.h, pays_later).
+ * Returns the cost of a peek at the step: with the earlier charges of its key, unless the limit
+ * makes not this request but the next one wait for a charge (algorithm.h, pays_later).
  */
-uint64_t denial_cost(const struct plan *plan, const struct plan_step *step);
+uint64_t denial_peek_cost(const struct plan *plan, const struct plan_step *step);
 
 /** Sets the cost of a peek's call, and the earlier charges if they are not in the cost. */
-void denial_charge(const struct plan *plan, const struct plan_step *step, struct algo_call *call);
+void denial_set_peek_cost(const struct plan *plan, const struct plan_step *step,
+                          struct algo_call *call);
 
 /**
  * Whether a plan peeks at a remote step before it charges: if the order of rules decides, or if a
  * roll-back of an earlier charge of the key would not be exact.
  */
-bool denial_peeks_ahead(const struct plan *plan, const struct plan_step *step);
+bool denial_peeks_before_charge(const struct plan *plan, const struct plan_step *step);
 
-/** Makes `d` the denial of a shadow step whose limit could never grant the cost. */
-void denial_of_cost(struct plan_step *step, struct weir_decision *d);
+/** Makes `decision` the denial of a shadow step whose limit could never grant the cost. */
+void denial_for_excess_cost(struct plan_step *step, struct weir_decision *decision);
 
 /**
- * Records that a step was refused with the decision `one`. `d` becomes the denial by the first
- * refused step in the order of the rules. denial_record calls it if the plan has several steps.
+ * Records that a step was refused with the decision `step_decision`. `decision` becomes the denial
+ * by the first refused step in the order of the rules. denial_record calls it if the plan has
+ * several steps.
  */
 void denial_record_among_others(struct plan *plan, struct plan_step *step,
-                                const struct weir_decision *one, struct weir_decision *d);
+                                const struct weir_decision *step_decision,
+                                struct weir_decision *decision);
 
 static inline void denial_record(struct plan *plan, struct plan_step *step,
-                                 const struct weir_decision *one, struct weir_decision *d)
+                                 const struct weir_decision *step_decision,
+                                 struct weir_decision *decision)
 {
 	if (!denial_has_one_step(plan)) {
-		denial_record_among_others(plan, step, one, d);
+		denial_record_among_others(plan, step, step_decision, decision);
 		return;
 	}
 	step->refused = true;
-	step->retry_after_ns = one->retry_after_ns;
-	plan->passes = false;
-	plan->refused = step;
+	step->retry_after_ns = step_decision->retry_after_ns;
+	plan->none_refused = false;
+	plan->refused_step = step;
 }
 
 /** Whether PLAN_EXPLAIN peeks at the step: it did not run, or ran without the earlier charges. */
-bool denial_peeks_at(const struct plan *plan, const struct plan_step *step);
+bool denial_explain_includes(const struct plan *plan, const struct plan_step *step);
 
 /** Whether the step is enforced and a shadow rule has charged its key. */
-bool denial_is_shadowed(const struct plan *plan, const struct plan_step *step);
+bool denial_key_has_shadow_charge(const struct plan *plan, const struct plan_step *step);
 
 /**
  * Whether shadow rules have charged a key of a denied plan: then its retry_after_ns is too early,
- * and PLAN_EXPLAIN_SHADOWED peeks at these keys again. Sets adds_earlier then.
+ * and PLAN_EXPLAIN_SHADOWED peeks at these keys again.
  */
-bool denial_is_early(struct plan *plan);
+bool denial_needs_second_peek(const struct plan *plan);
 
 /** Whether PLAN_EXPLAIN peeks at any step. */
 bool denial_needs_peek(const struct plan *plan);
@@ -88,18 +92,18 @@ bool denial_needs_peek(const struct plan *plan);
  * Returns the reason why the step denies the plan, or WEIR_REASON_OK if the plan can wait for it.
  */
 enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *step,
-                               const struct weir_decision *d);
+                               const struct weir_decision *decision);
 
-/** Makes `d` a denial by plan->refused. */
-void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *d);
+/** Makes `decision` a denial by plan->refused_step. */
+void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decision *decision);
 
-/** Sets d->retry_after_ns after the peeks: the time after which the request would pass. */
-void denial_explain(const struct plan *plan, struct weir_decision *d);
+/** Sets decision->retry_after_ns after the peeks: the time after which the request would pass. */
+void denial_set_retry_after(const struct plan *plan, struct weir_decision *decision);
 
 /** Clears the results of an attempt, before a plan that waited tries again. */
-void denial_reset(struct plan *plan);
+void denial_clear_attempt(struct plan *plan);
 
-/** Makes `d` the decision of a rule that answers without limits. */
-void denial_listed(const struct rules_rule *rule, struct weir_decision *d);
+/** Makes `decision` the decision of a rule that answers without limits. */
+void denial_decide_by_rule(const struct rules_rule *rule, struct weir_decision *decision);
 
 #endif

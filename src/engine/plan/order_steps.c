@@ -1,26 +1,33 @@
 /*
- * order_steps.c: decides whether a plan peeks before it charges, and in which order its steps run.
+ * order_steps.c: decides whether a plan peeks at its steps before it charges any, and in which
+ * order the steps run.
+ *
+ * A step is an operation on one key of one limit; a plan charges the keys of all its enforced steps
+ * or of none. A peek at all steps first avoids most charges that would have to be rolled back.
  */
 #include "engine/plan/stage.h"
 
 /*
  * Whether to peek before charging: if several enforced steps are all or nothing. If the order of
  * rules decides and all enforced steps are remote, their store runs them in that order without a
- * peek. It also peeks if a rule behind the steps answers without limits (`listed`) or could never
- * grant its cost: then the steps only find out whether one of them is refused first.
+ * peek. It also peeks if a rule behind the steps answers without limits, or if its limit could
+ * never grant the cost: then the steps only find out whether one of them is refused first.
  */
 static bool peeks_first(const struct plan *plan)
 {
 	size_t enforced = 0, remote = 0;
 
-	if (plan->independent || !algo_op_requests(plan->op))
+	if (plan->steps_are_independent || !algo_op_requests(plan->op))
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		enforced += !plan->steps[i].shadow;
 		remote += !plan->steps[i].shadow && plan->steps[i].remote;
 	}
-	if (plan->by_order)
-		return plan->listed || plan->cost_exceeds_limit || (enforced > 1 && remote < enforced);
+	if (plan->first_refusal_decides) {
+		bool steps_only_find_refusal = plan->answering_rule || plan->cost_exceeds_limit;
+
+		return steps_only_find_refusal || (enforced > 1 && remote < enforced);
+	}
 	return algo_op_consumes(plan->op) && enforced > 1;
 }
 
@@ -57,9 +64,13 @@ static bool may_share_key(const struct plan *plan)
 	return shared != 0;
 }
 
+/*
+ * Sets in which of the passes each step runs: the step that was not peeked at, then the others,
+ * then paced ones. Returns whether the plan peeks first.
+ */
 bool stage_order_steps(struct plan *plan)
 {
-	bool peeks = peeks_first(plan);
+	bool peeks = peeks_first(plan), charges_after_peek;
 	struct plan_step *last = NULL;
 	unsigned passes = 0;
 
@@ -73,13 +84,14 @@ bool stage_order_steps(struct plan *plan)
 		plan->has_shadow |= step->shadow;
 	}
 	/* Also with a paced limit, because the refund of a start is not always exact. */
-	if (!plan_charges(plan) || plan->by_order || passes & STAGE_PASS(PASS_PACED))
-		plan->adds_earlier =
-		    algo_op_requests(plan->op) && !plan->independent && may_share_key(plan);
+	if (!plan_charges(plan) || plan->first_refusal_decides || passes & STAGE_PASS(PASS_PACED))
+		plan->peek_adds_earlier_charges =
+		    algo_op_requests(plan->op) && !plan->steps_are_independent && may_share_key(plan);
 	/* After the peeks at the other steps, the last one is charged first: if it refuses, no charge
 	 * has to be rolled back. */
-	if (peeks && algo_op_consumes(plan->op) && !plan->listed && !plan->cost_exceeds_limit &&
-	    !plan->remote && can_skip_peek(plan, last)) {
+	charges_after_peek = peeks && algo_op_consumes(plan->op) && !plan->answering_rule &&
+	                     !plan->cost_exceeds_limit && !plan->has_remote_steps;
+	if (charges_after_peek && can_skip_peek(plan, last)) {
 		last->pass = PASS_WITHOUT_PEEK;
 		passes |= STAGE_PASS(PASS_WITHOUT_PEEK);
 	}

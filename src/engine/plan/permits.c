@@ -1,4 +1,13 @@
-/* permits.c: permits name the charges of a plan, and are refunded, claimed or reported by plans. */
+/*
+ * permits.c: makes the permit of a plan, which lists its charges, and prepares the plan that
+ * refunds them.
+ *
+ * A client returns the permit when its request ends. The permit must refund only once: a table has
+ * a list of *outstanding* permits, and a refund redeems the permit there, which removes it. Charges
+ * at remote stores are marked as spent there instead. Entries of concurrency limits, called leases,
+ * have the id of their permit themselves. If servers share permits, one server may get the permit
+ * that another has granted; then it claims the permit, so that only one of them refunds it.
+ */
 #include "engine/plan/permits.h"
 
 #include "engine/engine.h"
@@ -7,27 +16,31 @@
 #include "wait/waitlist.h"
 
 /*
- * In permits->reserved[0], from the lowest bits on: the generation of each charge. In reserved[1]
- * the server that gave the permit, where servers share permits.
+ * permits->reserved[0] has the generation of each charge (the number of the limit's parameters when
+ * it was made), from the lowest bits on; reserved[1] has the server that granted the permit, if
+ * servers share permits, or 0.
  */
 #define GENERATION_BITS 4
 
 _Static_assert(GENERATION_BITS *WEIR_PERMITS_MAX <= 64, "one word has all generations");
 
-/* Returns NULL data where the key's hash is enough. */
-static struct slice charge_key_name(const struct plan_step *step, uint64_t giver)
+/*
+ * Returns the name of a charge's key for the permit, with NULL data if the hash of the key is
+ * enough: in memory of this server.
+ */
+static struct slice charge_key_name(const struct plan_step *step, uint64_t granting_server)
 {
-	bool shared = giver != 0 && algo_is_reported(&step->limit->algo);
+	bool is_shared = granting_server != 0 && algo_is_reported(&step->limit->algo);
 	struct slice name = step->key_name;
 
-	if (!step->remote && !step->limit->group && !shared)
+	if (!step->remote && !step->limit->group && !is_shared)
 		return (struct slice){NULL, 0};
 	return name.data ? name : (struct slice){"", 0};
 }
 
 static struct weir_charge charge_of_step(const struct plan_step *step)
 {
-	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->until_ns};
+	return (struct weir_charge){step->limit->algo.identity, step->key.hash, step->charge_ends_ns};
 }
 
 uint8_t engine_generation(const struct plan_step *step)
@@ -37,26 +50,27 @@ uint8_t engine_generation(const struct plan_step *step)
 	return (uint8_t)algo_current(&step->limit->algo)->generation;
 }
 
-size_t engine_charges(const struct plan *plan, struct engine_charge *taken)
+/* Returns the number of charges, which it copies to `charges` if that is not NULL. */
+size_t engine_list_charges(const struct plan *plan, struct engine_charge *charges)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 
-		if (step->charged && taken)
-			taken[n] = (struct engine_charge){charge_of_step(step), engine_generation(step),
-			                                  plan->cost, plan->permit.id};
+		if (step->charged && charges)
+			charges[n] = (struct engine_charge){charge_of_step(step), engine_generation(step),
+			                                    plan->cost, plan->permit.id};
 		n += step->charged;
 	}
 	return n;
 }
 
 void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
-                          const struct engine_charge *taken)
+                          const struct engine_charge *charged)
 {
-	const struct weir_limit *limit = engine_limit_of(engine, taken->charge.limit);
-	struct algo_call call = {.op = ALGO_REFUND, .cost = taken->cost, .permit = taken->permit};
+	const struct weir_limit *limit = engine_find_limit(engine, charged->charge.limit);
+	struct algo_call call = {.op = ALGO_REFUND, .cost = charged->cost, .permit = charged->permit};
 	struct store *store = context->table->store;
 	struct weir_decision ignored;
 	struct plan_step step;
@@ -64,12 +78,12 @@ void engine_refund_charge(const struct decision_context *context, const struct w
 	if (!limit)
 		return;
 	step = (struct plan_step){.limit = limit,
-	                          .key = store_key(store, &limit->algo, taken->charge.key),
-	                          .until_ns = taken->charge.until_ns,
-	                          .generation = taken->generation};
-	call.until_ns = engine_refund_end(context, &step);
+	                          .key = store_key(store, &limit->algo, charged->charge.key),
+	                          .charge_ends_ns = charged->charge.until_ns,
+	                          .generation = charged->generation};
+	call.until_ns = engine_converted_charge_end(context, &step);
 	engine_apply_observed(context, &step, &call, &ignored);
-	waitlist_wake(&context->table->waiting, taken->charge.key);
+	waitlist_wake(&context->table->waiting, charged->charge.key);
 }
 
 bool engine_is_reported(const struct plan *plan)
@@ -80,6 +94,7 @@ bool engine_is_reported(const struct plan *plan)
 	return false;
 }
 
+/* Lets the plan get a permit if it is allowed. Returns ELONG if it has too many steps. */
 int engine_want_permit(struct plan *plan)
 {
 	if (!plan_charges(plan))
@@ -88,8 +103,9 @@ int engine_want_permit(struct plan *plan)
 	return plan->wants_permit ? WEIR_OK : WEIR_ELONG;
 }
 
-void engine_permits(const struct plan *plan, struct weir_permits *permits,
-                    struct engine_names *names)
+/* Fills in the public permit: its charges, and in `names` the keys that hashes do not identify. */
+void engine_fill_permits(const struct plan *plan, struct weir_permits *permits,
+                         struct engine_names *names)
 {
 	*permits = (struct weir_permits){.id = plan->permit.id};
 	if (permits->id == 0)
@@ -101,44 +117,47 @@ void engine_permits(const struct plan *plan, struct weir_permits *permits,
 		if (!step->charged)
 			continue;
 		if (names)
-			names->of[permits->count] = charge_key_name(step, names->giver);
+			names->key_names[permits->count] = charge_key_name(step, names->own_server);
 		if (names && !step->remote && algo_is_reported(&step->limit->algo))
-			permits->reserved[1] = names->giver;
+			permits->reserved[1] = names->own_server;
 		permits->reserved[0] |= (uint64_t)engine_generation(step) << GENERATION_BITS * permits->count;
 		permits->charges[permits->count++] = charge_of_step(step);
 	}
 }
 
-void engine_claimed(const struct plan *plan, struct weir_permits *permits,
-                    struct engine_names *names)
+/* As engine_fill_permits, for the charges of a claimed permit that another server has in memory. */
+void engine_fill_claimed_permits(const struct plan *plan, struct weir_permits *permits,
+                                 struct engine_names *names)
 {
 	*permits = (struct weir_permits){.id = plan->permit.id, .cost = plan->cost};
 	*names = (struct engine_names){0};
-	permits->reserved[1] = plan->giver;
+	permits->reserved[1] = plan->granting_server;
 	permits->charges[0].key = plan->permit.keys; /* of all its charges */
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 		struct weir_charge *charge = &permits->charges[permits->count];
 
-		if (!step->of_other_server || !step->charged)
+		if (!step->granted_by_other_server || !step->charged)
 			continue;
 		permits->reserved[0] |= (uint64_t)step->generation << GENERATION_BITS * permits->count;
-		names->of[permits->count++] = step->key_name;
+		names->key_names[permits->count++] = step->key_name;
 		charge->limit = step->limit->algo.identity;
-		charge->until_ns = step->until_ns;
+		charge->until_ns = step->charge_ends_ns;
 	}
 }
 
-/* The name of a charge's key, and the servers that gave the permit and that read it. */
+/* The name of a charge's key, and the servers that granted the permit and that read it. */
 struct charge_origin {
 	struct slice name;
-	uint64_t giver, own;
+	uint64_t granting_server, own_server; /* 0 if servers do not share permits */
 };
 
 /* Whether the charge is in the memory of a server that shares permits with this one. */
 static bool is_in_shared_memory(const struct plan_step *step, const struct charge_origin *origin)
 {
-	return !step->remote && origin->giver != 0 && origin->own != 0 && origin->name.data &&
+	bool servers_share_permits = origin->granting_server != 0 && origin->own_server != 0;
+
+	return servers_share_permits && !step->remote && origin->name.data &&
 	       algo_is_reported(&step->limit->algo);
 }
 
@@ -148,7 +167,7 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 {
 	struct slice name = origin->name;
 	const struct weir_table *table = engine_table(engine);
-	const struct weir_limit *limit = engine_limit_of(engine, charge->limit);
+	const struct weir_limit *limit = engine_find_limit(engine, charge->limit);
 	bool remote = limit && engine_remote_store(table, limit);
 
 	if (!limit || (remote && !name.data))
@@ -156,7 +175,7 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 	*step = (struct plan_step){.limit = limit,
 	                           .generation = step->generation,
 	                           .key_name = name,
-	                           .until_ns = charge->until_ns,
+	                           .charge_ends_ns = charge->until_ns,
 	                           .charged = charge->until_ns != 0,
 	                           .remote = remote};
 	/* Another server's memory has another secret, and so other hashes. */
@@ -167,13 +186,15 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 	return true;
 }
 
+/* Prepares the plan that refunds the charges of a permit: a step for each that it can refund. */
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
                            const struct engine_names *names, struct arena *arena,
                            struct plan *plan)
 {
 	size_t count = permits->id == 0 ? 0 : permits->count;
+	uint64_t generations = permits->reserved[0];
 
-	engine_prepare_none(&(struct algo_call){ALGO_REFUND_LAST, permits->cost}, plan);
+	engine_prepare_empty(&(struct algo_call){ALGO_REFUND_LAST, permits->cost}, plan);
 	plan->permit.id = permits->id;
 	if (count > WEIR_PERMITS_MAX)
 		return WEIR_EINVAL;
@@ -182,57 +203,57 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		struct plan_step *step = &plan->steps[plan->step_count];
-		struct charge_origin origin = {.giver = permits->reserved[1]};
+		struct charge_origin origin = {.granting_server = permits->reserved[1]};
 
-		step->generation = permits->reserved[0] >> GENERATION_BITS * i & 15;
+		step->generation = generations >> GENERATION_BITS * i & ((1 << GENERATION_BITS) - 1);
 		plan->permit.keys ^= permits->charges[i].key;
 		if (names) {
-			origin.name = names->of[i];
-			origin.own = names->giver;
+			origin.name = names->key_names[i];
+			origin.own_server = names->own_server;
 		}
 		if (!step_of_charge(engine, &permits->charges[i], &origin, step))
 			continue;
 		if (is_in_shared_memory(step, &origin)) {
-			plan->claims = true;
-			plan->giver = origin.giver;
-			step->of_other_server = origin.giver != origin.own;
+			plan->needs_claim = true;
+			plan->granting_server = origin.granting_server;
+			step->granted_by_other_server = origin.granting_server != origin.own_server;
 		}
-		plan->remote |= step->remote | plan->claims;
+		plan->has_remote_steps |= step->remote | plan->needs_claim;
 		plan->step_count++;
 	}
 	return WEIR_OK;
 }
 
-/*
- * Whether the table's outstanding permits decide about the step's refund. A remote store has marks.
- */
+/* Whether the table's list of outstanding permits decides if the step's charge is refunded. */
 static bool needs_outstanding(const struct plan_step *step)
 {
 	return step->charged && !step->remote && !algo_holds_leases(&step->limit->algo);
 }
 
+/* Makes the permit of an allowed plan outstanding until its last charge ends. */
 void permits_issue(const struct decision_context *context, struct plan *plan)
 {
 	uint64_t until_ns = 0;
-	bool any = false;
+	bool has_charges = false;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 
 		if (!step->charged)
 			continue;
-		any = true;
+		has_charges = true;
 		plan->permit.keys ^= step->key.hash;
 		if (needs_outstanding(step))
-			until_ns = u64_max(until_ns, step->until_ns);
+			until_ns = u64_max(until_ns, step->charge_ends_ns);
 	}
-	if (!any)
+	if (!has_charges)
 		plan->permit.id = 0;
 	else if (until_ns > 0)
 		permit_record(context->table->store, plan->permit, until_ns, context->at.now_ns);
 }
 
-static bool any_needs_outstanding(const struct plan *plan)
+/* Whether a refund of the permit depends on the list of outstanding permits. */
+static bool depends_on_outstanding(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (needs_outstanding(&plan->steps[i]))
@@ -240,11 +261,12 @@ static bool any_needs_outstanding(const struct plan *plan)
 	return false;
 }
 
-/* Whether a charge that the outstanding permit covers still counts. Call convert_ends before. */
-static bool still_counts(const struct decision_context *context, const struct plan *plan)
+/* Whether a charge that the outstanding permit covers has not ended. Call convert_ends before. */
+static bool has_running_charge(const struct decision_context *context, const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (needs_outstanding(&plan->steps[i]) && plan->steps[i].until_ns > context->at.now_ns)
+		if (needs_outstanding(&plan->steps[i]) &&
+		    plan->steps[i].charge_ends_ns > context->at.now_ns)
 			return true;
 	return false;
 }
@@ -253,34 +275,40 @@ static bool still_counts(const struct decision_context *context, const struct pl
 static void convert_ends(const struct decision_context *context, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		plan->steps[i].until_ns = engine_refund_end(context, &plan->steps[i]);
+		plan->steps[i].charge_ends_ns = engine_converted_charge_end(context, &plan->steps[i]);
 }
 
 bool permits_are_outstanding(const struct decision_context *context, struct plan *plan)
 {
 	convert_ends(context, plan);
-	return still_counts(context, plan) &&
+	return has_running_charge(context, plan) &&
 	       permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
 }
 
+/*
+ * Before a refund by permit: finds out whether the permit is outstanding, and redeems it. A refund
+ * of cost 0 only asks.
+ */
 void permits_redeem(const struct decision_context *context, struct plan *plan)
 {
+	struct store *store = context->table->store;
+
 	convert_ends(context, plan);
-	if (!any_needs_outstanding(plan))
-		plan->refunds_rest = true;
-	else if (plan->cost == 0 || plan->claims) /* a claim takes it once it has succeeded */
-		plan->refunds_rest =
-		    still_counts(context, plan) &&
-		    permit_is_outstanding(context->table->store, plan->permit, context->at.now_ns);
+	if (!depends_on_outstanding(plan))
+		plan->permit_is_valid = true;
+	else if (!has_running_charge(context, plan))
+		plan->permit_is_valid = false;
+	else if (plan->cost == 0 || plan->needs_claim) /* permits_redeem_claimed redeems it later */
+		plan->permit_is_valid = permit_is_outstanding(store, plan->permit, context->at.now_ns);
 	else
-		plan->refunds_rest = still_counts(context, plan) &&
-		                     permit_redeem(context->table->store, plan->permit, context->at.now_ns);
+		plan->permit_is_valid = permit_redeem(store, plan->permit, context->at.now_ns);
 }
 
 void permits_redeem_claimed(const struct decision_context *context, struct plan *plan)
 {
-	if (plan->refunds_rest && any_needs_outstanding(plan))
-		plan->refunds_rest = permit_redeem(context->table->store, plan->permit, context->at.now_ns);
+	if (plan->permit_is_valid && depends_on_outstanding(plan))
+		plan->permit_is_valid =
+		    permit_redeem(context->table->store, plan->permit, context->at.now_ns);
 }
 
 /*
@@ -302,28 +330,33 @@ static bool removes_permit_id(const struct plan *plan, const struct plan_step *s
 	return last == step;
 }
 
+/* Before a refund: drops charges that have ended by the clocks of all servers and stores. */
 void permits_drop_ended(const struct decision_context *context, struct plan *plan)
 {
-	for (size_t i = 0; plan->remote && i < plan->step_count; i++) {
+	for (size_t i = 0; plan->has_remote_steps && i < plan->step_count; i++) {
 		struct plan_step *step = &plan->steps[i];
 
-		if (step->remote && sat_add(step->until_ns, PERMITS_CLOCKS_NS) <= context->at.wall_ns)
+		if (step->remote && sat_add(step->charge_ends_ns, PERMITS_CLOCKS_NS) <= context->at.wall_ns)
 			step->charged = false;
-		if (step->of_other_server && step->until_ns <= context->at.now_ns)
+		if (step->granted_by_other_server && step->charge_ends_ns <= context->at.now_ns)
 			step->charged = false; /* the server that granted it has counted a timeout */
 	}
 }
 
-/* Whether the refund has the step's cost. A remote store checks its own marks. */
+/* Whether the permit still covers the step's cost. A remote store checks its own marks. */
 static bool refunds_cost(const struct plan *plan, const struct plan_step *step)
 {
-	if (algo_holds_leases(&step->limit->algo) || step->of_other_server)
+	if (algo_holds_leases(&step->limit->algo) || step->granted_by_other_server)
 		return true;
 	if (algo_op_reports(plan->op))
-		return plan->refunds_rest && algo_is_reported(&step->limit->algo);
-	return plan->refunds_rest || step->remote;
+		return plan->permit_is_valid && algo_is_reported(&step->limit->algo);
+	return plan->permit_is_valid || step->remote;
 }
 
+/*
+ * Completes the call that refunds a step by permit: its cost, which is 0 if the permit does not
+ * cover it, the outcome for limits that judge requests by it, and the operation.
+ */
 void permits_fill_call(const struct plan *plan, const struct plan_step *step,
                        struct algo_call *call)
 {
@@ -333,7 +366,7 @@ void permits_fill_call(const struct plan *plan, const struct plan_step *step,
 		call->cost = 0;
 	call->latency_ns = reports ? plan->latency_ns : 0;
 	call->outcome = reports ? (enum weir_outcome)plan->outcome : WEIR_OUTCOME_IGNORED;
-	if (step->of_other_server)
+	if (step->granted_by_other_server)
 		call->op = ALGO_COUNT;
 	else if (step->limit->algo.algorithm->judges)
 		call->op = reports ? plan->op : ALGO_REFUND;
@@ -341,22 +374,29 @@ void permits_fill_call(const struct plan *plan, const struct plan_step *step,
 		call->op = ALGO_REFUND_LAST;
 }
 
-bool permits_spend_rest(const struct plan *plan)
+/* Whether the permit's charges that a report does not refund stay charged for good. */
+bool permits_spend_other_charges(const struct plan *plan)
 {
 	return algo_op_reports(plan->op) && engine_is_reported(plan);
 }
 
+/*
+ * Merges a step's decision into the plan's: allowed if the permit covered any charge, with the
+ * numbers of the step that has the fewest units remaining.
+ */
 void permits_merge_decision(struct plan *plan, struct plan_step *step,
-                            const struct weir_decision *one, struct weir_decision *d)
+                            const struct weir_decision *step_decision,
+                            struct weir_decision *decision)
 {
-	bool counts = refunds_cost(plan, step) || (step->remote && !permits_spend_rest(plan));
-	bool held = d->allowed || (one->allowed && counts);
+	bool is_covered =
+	    refunds_cost(plan, step) || (step->remote && !permits_spend_other_charges(plan));
+	bool allowed = decision->allowed || (step_decision->allowed && is_covered);
 	uint32_t i = (uint32_t)(step - plan->steps);
 
-	if (plan->tightest == PLAN_NO_STEP || one->remaining < d->remaining ||
-	    (one->remaining == d->remaining && i < plan->tightest)) {
-		*d = *one;
+	if (plan->tightest == PLAN_NO_STEP || step_decision->remaining < decision->remaining ||
+	    (step_decision->remaining == decision->remaining && i < plan->tightest)) {
+		*decision = *step_decision;
 		plan->tightest = i;
 	}
-	d->allowed = held;
+	decision->allowed = allowed;
 }

@@ -12,7 +12,8 @@
 
 /** Makes the permit of an allowed plan outstanding, or voids it if the plan has no charges. */
 void permits_issue(const struct decision_context *context, struct plan *plan);
-/** Before a refund by permit: redeems the permit, and sets `refunds_rest` if it was outstanding. */
+/** Before a refund by permit: redeems the permit, and sets `permit_is_valid` if it was outstanding.
+ */
 void permits_redeem(const struct decision_context *context, struct plan *plan);
 /** Completes the call by which a step is refunded by permit. */
 void permits_fill_call(const struct plan *plan, const struct plan_step *step,
@@ -30,12 +31,13 @@ bool permits_are_outstanding(const struct decision_context *context, struct plan
  */
 void permits_drop_ended(const struct decision_context *context, struct plan *plan);
 /** Whether the plan reports to a limit: then the permit's other charges stay, and are spent. */
-bool permits_spend_rest(const struct plan *plan);
+bool permits_spend_other_charges(const struct plan *plan);
 /**
  * Merges a step's decision into the plan's: allowed if any charge was outstanding, with the numbers
  * of the step that has the fewest units remaining.
  */
 void permits_merge_decision(struct plan *plan, struct plan_step *step,
-                            const struct weir_decision *one, struct weir_decision *d);
+                            const struct weir_decision *step_decision,
+                            struct weir_decision *decision);
 
 #endif

@@ -8,9 +8,9 @@
  * after all, the plan rolls back its charges. No limit ever grants more than its quota; but until
  * the roll-back is done, the charges may deny other requests.
  *
- * If the order of rules decides (`by_order`), the first refused step denies, or allows if its rule
- * says so. If no step is refused, a rule that answers without limits decides. In both cases the
- * plan charges nothing, and shadow rules below the deciding rule are not charged.
+ * If the order of rules decides (`first_refusal_decides`), the first refused step denies, or allows
+ * if its rule says so. If no step is refused, a rule that answers without limits decides. In both
+ * cases the plan charges nothing, and shadow rules below the deciding rule are not charged.
  *
  * A denial names the first refused step in the order of the rules, and its retry_after_ns is the
  * time after which the request would pass. Therefore a denied plan that does not wait peeks at the
@@ -21,7 +21,7 @@
  * the step is allowed, or denied, or moves to the limit's `local` in memory and stays there.
  *
  * A plan that waits for a key has no charges. Its owner puts it into the waitlist of that key, sets
- * its `position` there, and resumes it.
+ * its `queue_position` there, and resumes it.
  *
  * All plans of one iteration of a loop pass through a pipeline (pipeline.h): engine_fetch starts
  * fetching their cells, engine_locate finds the cells that are in their sets, engine_run runs the
@@ -50,19 +50,20 @@ struct plan_step {
 	struct store_key key;
 	struct slice key_name; /* in the caller's memory, or in the plan's arena */
 	union {
-		uint64_t until_ns;       /* end of the state after the step, by which a refund finds the
+		uint64_t charge_ends_ns; /* end of the state after the step, by which a refund finds the
 		                            charge; 0 if there is nothing to refund */
 		uint64_t retry_after_ns; /* if the step was refused, and its rule is enforced */
-		uint64_t total_cost; /* of plan->only after ECOST: the sum that its limit never grants */
+		uint64_t
+		    total_cost; /* of plan->direct_step after ECOST: the sum that its limit never grants */
 	};
 	bool shadow;
-	bool secret : 1;   /* the key is made of visitors' data, so no listing may show its name */
-	bool answered : 1; /* the step's remote store has answered in this attempt */
+	bool key_is_secret : 1; /* the key is made of visitors' data, so no listing may show its name */
+	bool store_answered : 1; /* the step's remote store has answered in this attempt */
 	bool refused : 1;  /* refused in this attempt; `retry_after_ns` is set */
-	bool of_other_server : 1; /* of a refund by permit: another server granted the charge and has it
-	                             in its memory */
-	uint8_t
-	    generation : 4; /* of a refund: of the parameters that `until_ns` belongs to (permits.c) */
+	bool granted_by_other_server : 1; /* of a refund by permit: another server granted the charge
+	                             and has it in its memory */
+	uint8_t generation : 4; /* of a refund: of the parameters that `charge_ends_ns` belongs to
+	                           (permits.c) */
 	bool allowed;
 	bool charged;         /* the step holds a charge that can be refunded */
 	bool remote;          /* its store completes it later */
@@ -77,15 +78,16 @@ struct plan_step {
  */
 enum plan_stage {
 	PLAN_PREPARED,
-	PLAN_PEEK_OWN,     /* other requests wait for one of its keys: peeks at the keys whose queue the
-	                      plan heads */
+	PLAN_PEEK_WHERE_FIRST, /* other requests wait for one of its keys: peeks at the keys whose queue
+	                  the plan heads */
 	PLAN_PEEK_AWAITED, /* then peeks at the key that the others wait for, as it is to wait there too
 	                    */
-	PLAN_PEEK,         /* peeks at all enforced steps in memory; with `by_order` at all steps */
-	PLAN_EXECUTE,      /* runs the operation on the enforced steps */
-	PLAN_REFUSED,      /* decides whether the plan waits or is denied */
-	PLAN_SHADOW,       /* runs the operation on the steps of shadow rules */
-	PLAN_EXPLAIN,      /* before PLAN_SHADOW: peeks at the steps that a denied plan did not run */
+	PLAN_PEEK, /* peeks at all enforced steps in memory; with `first_refusal_decides` at all steps
+	            */
+	PLAN_EXECUTE, /* runs the operation on the enforced steps */
+	PLAN_REFUSED, /* decides whether the plan waits or is denied */
+	PLAN_SHADOW,  /* runs the operation on the steps of shadow rules */
+	PLAN_EXPLAIN, /* before PLAN_SHADOW: peeks at the steps that a denied plan did not run */
 	PLAN_EXPLAIN_SHADOWED, /* after it: peeks at steps whose counts shadow rules have charged */
 	PLAN_ROLL_BACK,        /* refunds the charges that were made before a step was refused */
 	PLAN_REFUND_SHADOW,    /* refunds the charges of shadow steps that last as long as a request */
@@ -95,59 +97,61 @@ enum plan_stage {
 };
 
 struct plan {
-	struct plan_step *steps; /* in the order of the rules; of a direct call `only` */
+	struct plan_step *steps; /* in the order of the rules; of a direct call `direct_step` */
 	uint32_t step_count;
 	uint32_t tightest;   /* the step whose decision is the plan's so far, or PLAN_NO_STEP */
 	unsigned char op;    /* enum algo_op */
 	unsigned char stage; /* enum plan_stage */
 	signed char status;  /* when done: 0, or the error of a store, after which it has no charges */
-	unsigned char position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
-	bool in_order : 1;          /* it may wait, and does not overtake requests that wait */
+	unsigned char queue_position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
+	bool respects_queue : 1;          /* it may wait, and does not overtake requests that wait */
 	bool wants_permit : 1;      /* see engine_want_permit */
-	bool refunds_rest : 1; /* by permit: refunds every charge in memory, not only the entries of
-	                          concurrency limits. In a report: the limits that judge count it */
-	bool passes : 1;       /* no step of the stage was refused so far */
+	bool permit_is_valid : 1; /* by permit: refunds every charge in memory, not only the entries of
+	                             concurrency limits. In a report: the limits that judge count it */
+	bool none_refused : 1;    /* no step of the stage was refused so far */
 	bool cancelled : 1;
-	bool remote : 1;       /* a step was at a remote store when the plan was prepared */
-	bool claims : 1;       /* by permit: only one of all servers may refund it, so it is claimed at
-	                          context->claims before its charges in memory are refunded */
+	bool has_remote_steps : 1; /* a step was at a remote store when the plan was prepared */
+	bool needs_claim : 1;  /* by permit: only one of all servers may refund it, so it is claimed at
+	                       context->claim_store before its charges in memory are refunded */
 	bool submitted : 1;    /* the stage's remote steps have been submitted */
-	bool independent : 1;  /* a refused step does not stop the others; a log that is full replaces
-	                          its oldest uses */
-	bool explains_all : 1; /* step_decisions gets the result of every step, also behind a refused
-	                          one */
-	bool adds_earlier : 1; /* a step's peek asks for the charges of earlier steps on its key, too */
-	bool by_order : 1;     /* as with RULES_FIRST, the first refused step decides */
+	bool steps_are_independent : 1; /* a refused step does not stop the others; a log that is full
+	                          replaces its oldest uses */
+	bool decides_every_step : 1;    /* step_decisions gets the result of every step, also behind a
+	                             refused    one */
+	bool peek_adds_earlier_charges : 1; /* a step's peek asks for the charges of earlier steps on
+	                                       its key, too */
+	bool first_refusal_decides : 1;     /* as with RULES_FIRST, the first refused step decides */
 	unsigned char feedback : 2; /* of a refund: the cost of a step is rule->feedback[feedback - 1];
 	                               0 for plan->cost */
 	unsigned char execute_passes : 3; /* set of the passes that the steps are in, see stage.h */
 	bool has_shadow : 1;              /* a step belongs to a shadow rule */
 	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
-	bool
-	    cost_exceeds_limit : 1; /* with `by_order`: a limit behind the steps could never grant its
-	                               cost. The plan ends with ECOST if none of its steps is refused */
+	bool cost_exceeds_limit : 1; /* with `first_refusal_decides`: a limit behind the steps could
+	                                never grant its cost. The plan ends with ECOST if none of its
+	                                steps is refused */
 	unsigned short
 	    sender : 10; /* the caller's own number of the sender; the engine does not use it */
 	struct submission *submission; /* its steps at remote stores, or NULL */
 	uint64_t cost;
 	union {
 		uint64_t max_wait_ns; /* as in struct algo_call */
-		uint64_t giver;       /* with `claims`: the server that granted the permit */
+		uint64_t granting_server; /* with `needs_claim`: the server that granted the permit */
 	};
 	union {
-		uint64_t waits_at;   /* hash of the key that it waits for, or waited for last */
+		uint64_t awaited_key_hash; /* hash of the key that it waits for, or waited for last */
 		uint64_t latency_ns; /* of engine_report: the latency, or 0 for the permit's age */
 	};
 	struct permit
 	    permit; /* acquire: the permit that it gets; refund: the permit that is refunded */
-	struct plan_step *refused; /* the step that denies the plan or that it waits for, or NULL */
+	struct plan_step
+	    *refused_step; /* the step that denies the plan or that it waits for, or NULL */
 	struct weir_decision *step_decisions; /* memory for the decision of each step, or NULL */
 	/*
-	 * The rule that answers without limits, or NULL; with `by_order` only if no step before it is
-	 * refused. After ELONG: the rule whose key is too long.
+	 * The rule that answers without limits, or NULL; with `first_refusal_decides` only if no step
+	 * before it is refused. After ELONG: the rule whose key is too long.
 	 */
-	const struct rules_rule *listed;
-	struct plan_step only; /* the step of a direct call */
+	const struct rules_rule *answering_rule;
+	struct plan_step direct_step; /* the step of a direct call */
 };
 
 #define PLAN_NO_STEP UINT32_MAX
@@ -160,7 +164,7 @@ static inline bool plan_charges(const struct plan *plan)
 
 enum engine_state {
 	ENGINE_DONE,
-	ENGINE_WAITS,     /* it has no charges; put it into the waitlist of plan->refused's key */
+	ENGINE_WAITS,     /* it has no charges; put it into the waitlist of plan->refused_step's key */
 	ENGINE_SUBMITTED, /* a store has steps of it: do not move it, resume it when it is ready */
 };
 
@@ -182,7 +186,7 @@ struct decision_context {
 	 * Called for metrics with each step whose store failed, and the policy that applies instead,
 	 * but not with a refund that failed. Or NULL.
 	 */
-	void (*failed)(void *context, const struct plan_step *step, enum rules_failure policy);
+	void (*store_failed)(void *context, const struct plan_step *step, enum rules_failure policy);
 	/*
 	 * Called with each step of a limit that has phases (a breaker's closed, open, half-open), for
 	 * events and metrics: `outcome` has the phase changes. Or NULL.
@@ -193,11 +197,12 @@ struct decision_context {
 	void (*notify)(void *context, const struct plan_step *step,
 	               const struct algo_notification *notification);
 	/* Called by any thread when the stores have completed the submitted steps of a plan. */
-	void (*ready)(void *context, struct plan *plan);
-	/* Called when the plan has claimed a permit of another server (engine_claimed), or NULL. */
-	void (*claimed)(void *context, const struct plan *plan);
-	struct store *claims; /* where servers claim each other's permits, or NULL */
-	uint64_t giver;       /* this server's number in the permits that it grants; not 0 */
+	void (*plan_ready)(void *context, struct plan *plan);
+	/* Called when the plan has claimed a permit of another server (engine_fill_claimed_permits), or
+	 * NULL. */
+	void (*permit_claimed)(void *context, const struct plan *plan);
+	struct store *claim_store; /* where servers claim each other's permits, or NULL */
+	uint64_t own_server;       /* this server's number in the permits that it grants; not 0 */
 	struct store_client *const *store_clients; /* of this thread, by the index of their store */
 	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
 	struct submit_spares *spares; /* of this thread, or NULL */
@@ -214,10 +219,10 @@ void submit_free_spares(struct submit_spares *spares);
 
 /**
  * Prepares a plan of no steps, which is allowed. The functions that prepare plans copy op, cost,
- * priority and max_wait_ns from `call`. After ECOST plan->only has the limit, and in total_cost the
- * sum that the request would charge its key.
+ * priority and max_wait_ns from `call`. After ECOST plan->direct_step has the limit, and in
+ * total_cost the sum that the request would charge its key.
  */
-void engine_prepare_none(const struct algo_call *call, struct plan *plan);
+void engine_prepare_empty(const struct algo_call *call, struct plan *plan);
 
 /** Prepares a direct call. Returns 0, ECOST, ELONG, or an error of weir_table_reserve. */
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
@@ -234,8 +239,8 @@ struct engine_attributes {
 
 /**
  * Prepares a plan by the rules that apply; its steps are in `arena`. Returns 0, ECOST, ELONG,
- * ENOMEM or EPERM. EPERM comes before any error that depends on a limit or a key; plan->only.limit
- * is then the limit that is not permitted.
+ * ENOMEM or EPERM. EPERM comes before any error that depends on a limit or a key;
+ * plan->direct_step.limit is then the limit that is not permitted.
  */
 int engine_prepare_rules(const struct weir_engine *engine, const struct algo_call *call,
                          const struct engine_attributes *attributes, struct arena *arena,
@@ -246,13 +251,13 @@ struct engine_rule_operation {
 	enum algo_op op;
 	bool all_or_none;              /* false: each step is decided by itself */
 	unsigned feedback;             /* of a refund, see struct plan */
-	const struct rules_rule *only; /* the rule whose limits are used, or NULL for all rules */
+	const struct rules_rule *only_rule; /* the rule whose limits are used, or NULL for all rules */
 };
 
 /**
  * Prepares a plan with a step for each limit of the rules that apply, in their order; the result of
- * each stands in the step. A rule that answers without limits has a refused step, if `only` is NULL
- * and the plan peeks or has `all_or_none`. Errors as engine_prepare_rules.
+ * each stands in the step. A rule that answers without limits has a refused step, if `only_rule` is
+ * NULL and the plan peeks or has `all_or_none`. Errors as engine_prepare_rules.
  */
 int engine_prepare_rule_operation(const struct weir_engine *engine,
                                   const struct engine_rule_operation *operation,
@@ -283,7 +288,7 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
  */
 static inline bool engine_is_remote(const struct plan *plan)
 {
-	return plan->remote;
+	return plan->has_remote_steps;
 }
 
 /* So many records of a wide state add a unit to a step's work. */
@@ -333,7 +338,7 @@ enum engine_state engine_decide(const struct decision_context *context, struct p
 
 /**
  * Continues a plan whose stores have completed its steps, or tries a waiting plan again: the caller
- * has set its `position`, and `max_wait_ns` to the time that it may still wait.
+ * has set its `queue_position`, and `max_wait_ns` to the time that it may still wait.
  */
 enum engine_state engine_resume(const struct decision_context *context, struct plan *plan,
                                 struct weir_decision *decision);
@@ -349,15 +354,16 @@ size_t engine_suspend_size(const struct plan *plan);
 /**
  * Copies a plan that waits or was prepared into `to`, and the data that it points to into `memory`
  * (engine_suspend_size bytes, aligned for any type). The copy still points to data of its
- * configuration. A limit of engine_adhoc_limit is copied, too.
+ * configuration. A limit of limit_init_adhoc is copied, too.
  */
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
 /**
- * Removes the steps whose limits `now` does not have. Call it before a waiting plan resumes after a
- * reload, in which `now` replaced its engine. Returns false if the limit of a direct call is gone.
+ * Removes the steps whose limits `new_engine` does not have. Call it before a waiting plan resumes
+ * after a reload, in which `new_engine` replaced its engine. Returns false if the limit of a direct
+ * call is gone.
  */
-bool engine_adapt(struct plan *plan, const struct weir_engine *now);
+bool engine_drop_removed_limits(struct plan *plan, const struct weir_engine *new_engine);
 
 /** Ends the wait of a plan: `decision` becomes a denial for `reason`. */
 enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,
@@ -379,13 +385,13 @@ struct engine_charge {
 };
 
 /**
- * Returns how many steps have charges; `taken` gets these, if it is not NULL. For plans in memory:
- * a remote plan is suspended as a whole instead, and engine_cancel refunds it.
+ * Returns how many steps have charges; `charges` gets these, if it is not NULL. For plans in
+ * memory: a remote plan is suspended as a whole instead, and engine_cancel refunds it.
  */
-size_t engine_charges(const struct plan *plan, struct engine_charge *taken);
+size_t engine_list_charges(const struct plan *plan, struct engine_charge *charges);
 /** Refunds a charge, if `engine` still has its limit. */
 void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
-                          const struct engine_charge *taken);
+                          const struct engine_charge *charged);
 
 /** Whether a limit of the plan needs a report when the request ends, and therefore a permit. */
 bool engine_is_reported(const struct plan *plan);
@@ -403,25 +409,26 @@ int engine_want_permit(struct plan *plan);
  * The data of a name is NULL where the hash of the key is enough.
  */
 struct engine_names {
-	struct slice of[WEIR_PERMITS_MAX];
+	struct slice key_names[WEIR_PERMITS_MAX];
 	/*
-	 * context->giver where servers share permits: then charges that are reported have names, too.
-	 * Or 0.
+	 * context->own_server where servers share permits: then charges that are reported have names,
+	 * too. Or 0.
 	 */
-	uint64_t giver;
+	uint64_t own_server;
 };
 
 /**
  * Fills `permits` with the charges of a decided plan, or zeros if it has no permit. `names`, if it
  * is not NULL, gets names that live as long as the plan's.
  */
-void engine_permits(const struct plan *plan, struct weir_permits *permits,
-                    struct engine_names *names);
+void engine_fill_permits(const struct plan *plan, struct weir_permits *permits,
+                         struct engine_names *names);
 /**
- * For context->claimed: fills them with the charges in the memory of the server that granted them.
+ * For context->permit_claimed: fills them with the charges in the memory of the server that granted
+ * them.
  */
-void engine_claimed(const struct plan *plan, struct weir_permits *permits,
-                    struct engine_names *names);
+void engine_fill_claimed_permits(const struct plan *plan, struct weir_permits *permits,
+                                 struct engine_names *names);
 /** Returns the generation of the parameters of a charge in memory; 0 if its limit has none. */
 uint8_t engine_generation(const struct plan_step *step);
 
@@ -448,9 +455,9 @@ enum engine_state engine_report(const struct decision_context *context, struct p
                                 struct weir_decision *decision);
 
 /**
- * Runs a refund of permits that another server has claimed (engine_claimed), at the server that
- * granted them: their charges in memory end. With `reports` the other server has counted the
- * outcome.
+ * Runs a refund of permits that another server has claimed (engine_fill_claimed_permits), at the
+ * server that granted them: their charges in memory end. With `reports` the other server has
+ * counted the outcome.
  */
 void engine_settle(const struct decision_context *context, struct plan *plan, bool reports);
 
@@ -471,8 +478,9 @@ int engine_force(const struct decision_context *context, const struct weir_limit
  * Applies a quorum group's operation (ALGO_GROUP_OPEN and those after it) to a key, by its hash.
  * Returns false if an operator has forced the key's phase, or if the table is full.
  */
-bool engine_follow_group(const struct decision_context *context, const struct weir_limit *limit,
-                         uint64_t hash, const struct algo_call *call);
+bool engine_apply_group_operation(const struct decision_context *context,
+                                  const struct weir_limit *limit, uint64_t hash,
+                                  const struct algo_call *call);
 /**
  * Reads the phase of a key (algo/outcomes/breaker_state.h), by its hash, after the changes that were due.
  */

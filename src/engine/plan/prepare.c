@@ -1,24 +1,30 @@
-/* prepare.c: prepares plans of direct calls, and fetches the cells of plans. */
+/*
+ * prepare.c: prepares plans of direct calls, which name one limit and one key, and brings the cells
+ * of plans (where keys have their states) into the processor's cache before the plans run.
+ */
 #include "engine/engine.h"
 
-/* One by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns. */
-void engine_prepare_none(const struct algo_call *call, struct plan *plan)
+/* Sets fields one by one: GCC clears a whole struct of this size by `rep stos`, which costs 3 ns.
+ */
+void engine_prepare_empty(const struct algo_call *call, struct plan *plan)
 {
 	plan->steps = NULL;
 	plan->step_count = 0;
 	plan->op = (unsigned char)call->op;
 	plan->stage = PLAN_PREPARED;
-	plan->position = WAIT_NEW;
-	plan->in_order = plan->wants_permit = plan->refunds_rest = false;
+	plan->queue_position = WAIT_NEW;
+	plan->respects_queue = plan->wants_permit = plan->permit_is_valid = false;
 	plan->cost = call->cost;
 	plan->max_wait_ns = call->max_wait_ns;
-	plan->waits_at = 0;
+	plan->awaited_key_hash = 0;
 	plan->permit = (struct permit){0, 0};
-	plan->refused = NULL;
+	plan->refused_step = NULL;
 	plan->step_decisions = NULL;
-	plan->listed = NULL;
-	plan->cancelled = plan->remote = plan->independent = plan->claims = false;
-	plan->by_order = plan->adds_earlier = plan->cost_exceeds_limit = plan->explains_all = false;
+	plan->answering_rule = NULL;
+	plan->cancelled = plan->has_remote_steps = plan->steps_are_independent = plan->needs_claim =
+	    false;
+	plan->first_refusal_decides = plan->peek_adds_earlier_charges = plan->cost_exceeds_limit =
+	    plan->decides_every_step = false;
 	plan->has_shadow = false;
 	plan->feedback = 0;
 	plan->outcome = 0;
@@ -27,36 +33,37 @@ void engine_prepare_none(const struct algo_call *call, struct plan *plan)
 }
 
 static void prepare_direct(const struct weir_limit *limit, const struct algo_call *call,
-                           struct store_key wanted, struct slice key, struct plan *plan)
+                           struct store_key store_key, struct slice key, struct plan *plan)
 {
-	engine_prepare_none(call, plan);
-	plan->steps = &plan->only;
+	engine_prepare_empty(call, plan);
+	plan->steps = &plan->direct_step;
 	plan->step_count = 1;
-	plan->only = (struct plan_step){
-	    .limit = limit, .key = wanted, .key_name = key, .priority = call->priority};
+	plan->direct_step = (struct plan_step){
+	    .limit = limit, .key = store_key, .key_name = key, .priority = call->priority};
 }
 
+/* Returns an error if the call can never pass, or the store has no space for the limit's keys. */
 int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limit,
                          const struct algo_call *call, struct slice key, struct plan *plan)
 {
 	int status = limit_check(limit, call->op, key, call->cost, call->max_wait_ns);
-	struct store_key wanted = {0};
+	struct store_key store_key = {0};
 
 	if (status == WEIR_ECOST) {
-		engine_prepare_none(call, plan);
-		plan->only = (struct plan_step){.limit = limit, .total_cost = call->cost};
+		engine_prepare_empty(call, plan);
+		plan->direct_step = (struct plan_step){.limit = limit, .total_cost = call->cost};
 	}
 	if (status != WEIR_OK)
 		return status;
-	wanted.hash = store_hash(table->store, limit->algo.identity, key.data, key.len);
+	store_key.hash = store_hash(table->store, limit->algo.identity, key.data, key.len);
 	if (__builtin_expect(engine_remote_store(table, limit) != NULL, 0)) {
-		prepare_direct(limit, call, wanted, key, plan);
-		plan->remote = plan->only.remote = true;
+		prepare_direct(limit, call, store_key, key, plan);
+		plan->has_remote_steps = plan->direct_step.remote = true;
 		return WEIR_OK;
 	}
-	status = store_admit(table->store, &limit->algo, wanted.hash, &wanted);
+	status = store_admit(table->store, &limit->algo, store_key.hash, &store_key);
 	if (status == WEIR_OK)
-		prepare_direct(limit, call, wanted, key, plan);
+		prepare_direct(limit, call, store_key, key, plan);
 	return status;
 }
 
@@ -77,7 +84,8 @@ void engine_locate(const struct decision_context *context, struct plan *plan)
 	}
 }
 
+/* Whether a plan that waits must try again from time to time: remote stores send no wake-up. */
 bool engine_must_poll(const struct plan *plan)
 {
-	return plan->refused->remote;
+	return plan->refused_step->remote;
 }

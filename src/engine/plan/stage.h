@@ -20,10 +20,10 @@ static inline size_t stage_index(const struct plan *plan, size_t i)
 }
 
 /** Sets the rule of a step's decision, and the rule's result if it is a denial. */
-static inline void stage_explain(const struct plan_step *step, struct weir_decision *d)
+static inline void stage_set_rule(const struct plan_step *step, struct weir_decision *decision)
 {
-	d->rule = step->rule ? step->rule->name : NULL;
-	d->result = step->rule && !d->allowed ? step->rule->result : NULL;
+	decision->rule = step->rule ? step->rule->name : NULL;
+	decision->result = step->rule && !decision->allowed ? step->rule->result : NULL;
 }
 
 /**
@@ -32,7 +32,7 @@ static inline void stage_explain(const struct plan_step *step, struct weir_decis
  */
 static inline bool stage_is_first_of(const struct plan *plan, uint64_t hash)
 {
-	return plan->position >= WAIT_FIRST && plan->waits_at == hash;
+	return plan->queue_position >= WAIT_FIRST && plan->awaited_key_hash == hash;
 }
 
 /** Whether the stage only peeks, to find when a denied plan would pass. */
@@ -42,25 +42,26 @@ static inline bool stage_explains(const struct plan *plan)
 }
 
 /** Returns the rule whose own answer decides the plan so far, or NULL. */
-static inline const struct rules_rule *stage_answering(const struct plan *plan)
+static inline const struct rules_rule *stage_deciding_rule(const struct plan *plan)
 {
-	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
+	const struct rules_rule *rule =
+	    plan->refused_step ? plan->refused_step->rule : plan->answering_rule;
 
 	return rule && rule->answer != RULES_BY_LIMITS ? rule : NULL;
 }
 
-/** As stage_answering, but NULL if the plan runs its other steps in spite of that rule. */
-static inline const struct rules_rule *stage_ending(const struct plan *plan)
+/** As stage_deciding_rule, but NULL if the plan runs its other steps in spite of that rule. */
+static inline const struct rules_rule *stage_ending_rule(const struct plan *plan)
 {
-	const struct rules_rule *rule = stage_answering(plan);
+	const struct rules_rule *rule = stage_deciding_rule(plan);
 
-	return rule && !plan->explains_all ? rule : NULL;
+	return rule && !plan->decides_every_step ? rule : NULL;
 }
 
-/** With `by_order`: whether a rule above the step has decided. */
+/** With `first_refusal_decides`: whether a rule above the step has decided. */
 static inline bool stage_is_below(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->by_order && plan->refused && step > plan->refused;
+	return plan->first_refusal_decides && plan->refused_step && step > plan->refused_step;
 }
 
 /* The passes in which PLAN_EXECUTE runs the steps in memory of a plan to acquire. */

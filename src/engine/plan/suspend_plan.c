@@ -1,51 +1,58 @@
 /*
- * suspend_plan.c: copies plans that outlive the iteration or the configuration that they began in.
+ * suspend_plan.c: copies a plan that must wait, out of the memory of the loop iteration in which it
+ * began, and adapts it if the configuration was reloaded meanwhile.
+ *
+ * The copy has three parts in one block of memory: the steps, or the plan's own limit if the limit
+ * came with the command (CL.THROTTLE), then the names of the keys.
  */
 #include "engine/engine.h"
 
-/* Whether the plan is a direct call whose limit came with the command. */
-static bool is_adhoc(const struct plan *plan)
+/* Whether the plan has one step, whose limit came with the command and not from the configuration.
+ */
+static bool has_adhoc_limit(const struct plan *plan)
 {
-	return plan->steps == &plan->only && engine_is_adhoc(plan->only.limit);
+	return plan->steps == &plan->direct_step && limit_is_adhoc(plan->direct_step.limit);
 }
 
 /* The copy of such a limit, and its local limit for the time when its store is unavailable. */
-struct companion {
+struct adhoc_limits {
 	struct weir_limit limit, local;
 };
 
+/* Returns the size of the memory for the copy. */
 size_t engine_suspend_size(const struct plan *plan)
 {
-	size_t size = plan->steps == &plan->only ? 0 : plan->step_count * sizeof *plan->steps;
+	size_t size = plan->steps == &plan->direct_step ? 0 : plan->step_count * sizeof *plan->steps;
 
-	size += is_adhoc(plan) ? sizeof(struct companion) : 0;
+	size += has_adhoc_limit(plan) ? sizeof(struct adhoc_limits) : 0;
 	for (size_t i = 0; i < plan->step_count; i++)
 		size += plan->steps[i].key_name.len;
 	return size;
 }
 
+/* Copies the plan `from` to `to`, and what it points to to `memory`. */
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory)
 {
-	size_t own = from->steps == &from->only ? 0 : from->step_count;
-	char *names = (char *)((struct plan_step *)memory + own);
+	size_t copied_steps = from->steps == &from->direct_step ? 0 : from->step_count;
+	char *names = (char *)((struct plan_step *)memory + copied_steps);
 
 	*to = *from;
-	if (is_adhoc(from)) {
-		struct companion *companion = memory;
+	if (has_adhoc_limit(from)) {
+		struct adhoc_limits *copy = memory;
 
-		companion->limit = *from->only.limit;
-		companion->limit.local = &companion->local;
-		to->only.limit = &companion->limit;
-		names += sizeof *companion;
+		copy->limit = *from->direct_step.limit;
+		copy->limit.local = &copy->local;
+		to->direct_step.limit = &copy->limit;
+		names += sizeof *copy;
 	}
-	to->steps = own > 0 ? memory : &to->only;
-	to->refused = from->refused ? to->steps + (from->refused - from->steps) : NULL;
+	to->steps = copied_steps > 0 ? memory : &to->direct_step;
+	to->refused_step = from->refused_step ? to->steps + (from->refused_step - from->steps) : NULL;
 	to->step_decisions = NULL;
 	for (size_t i = 0; i < to->step_count; i++) {
 		struct plan_step *step = &to->steps[i];
 
-		if (own > 0)
+		if (copied_steps > 0)
 			*step = from->steps[i];
 		step->key = store_key(table->store, &step->limit->algo, step->key.hash);
 		if (step->key_name.len > 0)
@@ -55,16 +62,17 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	}
 }
 
-bool engine_adapt(struct plan *plan, const struct weir_engine *now)
+/* Returns false if nothing is left of a direct call: its one limit was removed. */
+bool engine_drop_removed_limits(struct plan *plan, const struct weir_engine *new_engine)
 {
 	size_t remaining = 0;
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 
-		if (engine_limit_of(now, step->limit->algo.identity))
+		if (engine_find_limit(new_engine, step->limit->algo.identity))
 			plan->steps[remaining++] = *step;
 	}
 	plan->step_count = (uint32_t)remaining;
-	return remaining > 0 || plan->steps != &plan->only;
+	return remaining > 0 || plan->steps != &plan->direct_step;
 }

@@ -12,31 +12,31 @@
  * to memory and runs with the stage's other steps there.
  */
 static void decide_without_store(const struct decision_context *context, struct plan *plan,
-                                 struct plan_step *step, struct weir_decision *d)
+                                 struct plan_step *step, struct weir_decision *decision)
 {
 	enum rules_failure policy = failure_policy(context, plan, step);
-	struct weir_decision one;
+	struct weir_decision step_decision;
 
-	if (context->failed)
-		context->failed(context->owner, step, policy);
+	if (context->store_failed)
+		context->store_failed(context->owner, step, policy);
 	if (policy == RULES_LOCAL) {
 		failure_move_step(context->table, step, step->limit->local);
 		return;
 	}
-	failure_decide(step, policy == RULES_OPEN, &one);
-	stage_record(context, plan, step, 0, &one, d);
+	failure_decide(step, policy == RULES_OPEN, &step_decision);
+	stage_record(context, plan, step, 0, &step_decision, decision);
 }
 
 /* Handles a step whose store failed. A charge that could not be refunded stays until it ends. */
 static void handle_failure(const struct decision_context *context, struct plan *plan,
-                           struct plan_step *step, int status, struct weir_decision *d)
+                           struct plan_step *step, int status, struct weir_decision *decision)
 {
 	if (stage_refunds(plan->stage) && plan->stage != PLAN_REFUND_PERMIT)
 		step->charged = false;
 	else if (!algo_op_requests(plan->op))
 		plan->status = (signed char)status;
 	else
-		decide_without_store(context, plan, step, d);
+		decide_without_store(context, plan, step, decision);
 }
 
 /*
@@ -52,26 +52,26 @@ static bool is_marked_at_store(const struct plan *plan, const struct plan_step *
 static bool has_ended(const struct plan *plan, const struct submitted *submitted)
 {
 	return plan->stage == PLAN_REFUND_PERMIT &&
-	       submitted->step->until_ns <= submitted->operation.clock_ns;
+	       submitted->step->charge_ends_ns <= submitted->operation.clock_ns;
 }
 
 /* Applies the result of a step's operation. */
 static void apply_result_of(const struct decision_context *context, struct plan *plan,
-                            const struct submitted *submitted, struct weir_decision *d)
+                            const struct submitted *submitted, struct weir_decision *decision)
 {
 	const struct store_operation *operation = &submitted->operation;
 	struct plan_step *step = submitted->step;
-	struct weir_decision one;
+	struct weir_decision step_decision;
 
-	if (submitted->marks)
+	if (submitted->is_mark)
 		return;
 	if (operation->status != WEIR_OK) {
-		handle_failure(context, plan, step, operation->status, d);
+		handle_failure(context, plan, step, operation->status, decision);
 		return;
 	}
-	limit_explain(step->limit, operation->step.limit, &operation->outcome, &one);
-	one.allowed &= !operation->withheld && !has_ended(plan, submitted);
-	stage_record(context, plan, step, operation->until_ns, &one, d);
+	limit_fill_decision(step->limit, operation->step.limit, &operation->outcome, &step_decision);
+	step_decision.allowed &= !operation->withheld && !has_ended(plan, submitted);
+	stage_record(context, plan, step, operation->until_ns, &step_decision, decision);
 }
 
 /*
@@ -90,9 +90,9 @@ static void drop_shared(struct plan *plan)
 static void collect_claim(const struct decision_context *context, struct plan *plan,
                           const struct store_operation *operation)
 {
-	bool foreign = plan->giver != context->giver;
+	bool foreign = plan->granting_server != context->own_server;
 
-	plan->claims = false;
+	plan->needs_claim = false;
 	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
 		drop_shared(plan);
 	} else if (!foreign) {
@@ -100,8 +100,8 @@ static void collect_claim(const struct decision_context *context, struct plan *p
 	} else if (operation->status != WEIR_OK) {
 		drop_shared(plan);
 		plan->status = (signed char)operation->status;
-	} else if (context->claimed) {
-		context->claimed(context->owner, plan);
+	} else if (context->permit_claimed) {
+		context->permit_claimed(context->owner, plan);
 	}
 }
 
@@ -111,24 +111,24 @@ static void collect_claim(const struct decision_context *context, struct plan *p
  * refunded before.
  */
 static void collect_results(const struct decision_context *context, struct plan *plan,
-                            struct weir_decision *d)
+                            struct weir_decision *decision)
 {
 	struct submitted *results;
 	size_t n = submit_results(plan, &results);
 
 	for (size_t i = 0; i < n; i++) {
-		if (results[i].claims) {
+		if (results[i].is_claim) {
 			collect_claim(context, plan, &results[i].operation);
 			continue;
 		}
-		results[i].step->answered = !results[i].operation.unasked;
+		results[i].step->store_answered = !results[i].operation.unasked;
 		if (!results[i].operation.withheld || is_marked_at_store(plan, results[i].step))
-			apply_result_of(context, plan, &results[i], d);
+			apply_result_of(context, plan, &results[i], decision);
 	}
-	for (size_t i = 0; i < n && plan->passes; i++)
-		if (results[i].operation.withheld && !results[i].claims &&
+	for (size_t i = 0; i < n && plan->none_refused; i++)
+		if (results[i].operation.withheld && !results[i].is_claim &&
 		    !is_marked_at_store(plan, results[i].step))
-			handle_failure(context, plan, results[i].step, WEIR_ESTORE, d);
+			handle_failure(context, plan, results[i].step, WEIR_ESTORE, decision);
 }
 
 /* Finds the step by whose key a permit is claimed, or NULL. Every server finds the same step. */
@@ -147,7 +147,7 @@ static struct plan_step *find_claimed_step(struct plan *plan)
 /* Whether the stage begins with a claim. */
 static bool has_claim(const struct plan *plan)
 {
-	return plan->claims && plan->stage == PLAN_REFUND_PERMIT &&
+	return plan->needs_claim && plan->stage == PLAN_REFUND_PERMIT &&
 	       (algo_op_reports(plan->op) || plan->cost > 0);
 }
 
@@ -164,23 +164,24 @@ static void submit_claim_or_decide(const struct decision_context *context, struc
                                    bool has_memory)
 {
 	struct plan_step *step = find_claimed_step(plan);
-	bool can_submit = has_memory && context->claims;
+	bool can_submit = has_memory && context->claim_store;
 
 	if (step && can_submit && submit_claim(context, plan, step))
 		return;
-	if (step || plan->giver == context->giver)
+	if (step || plan->granting_server == context->own_server)
 		collect_claim(context, plan,
 		              &(struct store_operation){.status = can_submit ? WEIR_ENOMEM : WEIR_ESTORE});
-	plan->claims = false;
+	plan->needs_claim = false;
 }
 
 /*
  * Submits all remote steps of the stage together. Returns false if the plan has to wait for them.
  */
 static bool submit_stage(const struct decision_context *context, struct plan *plan,
-                         struct weir_decision *d)
+                         struct weir_decision *decision)
 {
-	bool together = plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->independent;
+	bool together =
+	    plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->steps_are_independent;
 	bool has_memory = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 
@@ -197,23 +198,24 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 		if (call.op == ALGO_RESET)
 			failure_reset_local(context, step);
 		if (has_memory && is_marked_at_store(plan, step))
-			submit_by_permit(context, plan, step, &call);
+			submit_refund_by_permit(context, plan, step, &call);
 		else if (has_memory)
 			submit_step(context, plan, step, &call, together);
 		else
-			handle_failure(context, plan, step, WEIR_ENOMEM, d);
+			handle_failure(context, plan, step, WEIR_ENOMEM, decision);
 	}
-	return !has_memory || !submit_all(context, plan, d);
+	return !has_memory || !submit_all(context, plan, decision);
 }
 
-bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d)
+bool remote_run_stage(const struct decision_context *context, struct plan *plan,
+                      struct weir_decision *decision)
 {
 	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) &&
-	    !submit_stage(context, plan, d))
+	    !submit_stage(context, plan, decision))
 		return false;
 	if (plan->submitted)
-		collect_results(context, plan, d);
+		collect_results(context, plan, decision);
 	if (plan->cancelled && !stage_refunds(plan->stage))
-		plan->passes = false;
+		plan->none_refused = false;
 	return true;
 }

@@ -8,6 +8,7 @@
  * Runs the stage's remote steps. Returns false if they are submitted and not completed: call it
  * again when the plan is ready.
  */
-bool remote_run(const struct decision_context *context, struct plan *plan, struct weir_decision *d);
+bool remote_run_stage(const struct decision_context *context, struct plan *plan,
+                      struct weir_decision *decision);
 
 #endif

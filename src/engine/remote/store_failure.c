@@ -14,8 +14,9 @@ static const struct weir_limit *open_local(const struct decision_context *contex
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;
 
-	if (local && engine_is_adhoc(step->limit) &&
-	    limit_adhoc_local(local, step->limit, context->nodes, context->table->store) != WEIR_OK)
+	if (local && limit_is_adhoc(step->limit) &&
+	    limit_init_adhoc_local(local, step->limit, context->nodes, context->table->store) !=
+	        WEIR_OK)
 		return NULL;
 	return local;
 }
@@ -60,7 +61,7 @@ void failure_move_step(const struct weir_table *table, struct plan_step *step,
 	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
 }
 
-void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *d)
+void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *decision)
 {
 	const struct algo_limit *algo = algo_current(&step->limit->algo);
 	struct algo_decision outcome;
@@ -71,7 +72,7 @@ void failure_decide(const struct plan_step *step, bool allowed, struct weir_deci
 		outcome.reset_after_ns = 0;
 	}
 	outcome.reason = allowed ? WEIR_REASON_STORE_OPEN : WEIR_REASON_STORE_FAILURE;
-	limit_explain(step->limit, algo, &outcome, d);
+	limit_fill_decision(step->limit, algo, &outcome, decision);
 }
 
 /* Whether a policy decided the step, and not its store. */
@@ -86,7 +87,7 @@ static bool was_decided_by_policy(const struct plan_step *step)
  * over WEIR_REASON_STORE_LOCAL, because it counts nothing. A denied request is degraded only if the
  * step that denies it is.
  */
-void failure_explain(struct plan *plan, struct weir_decision *d)
+void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
 {
 	enum weir_reason reason = WEIR_REASON_OK;
 
@@ -104,11 +105,11 @@ void failure_explain(struct plan *plan, struct weir_decision *d)
 	}
 	if (plan->stage == PLAN_SHADOW)
 		return;
-	if (plan->refused) {
-		d->degraded = was_decided_by_policy(plan->refused);
+	if (plan->refused_step) {
+		decision->degraded = was_decided_by_policy(plan->refused_step);
 	} else if (reason != WEIR_REASON_OK) {
-		d->degraded = true;
-		d->reason = reason;
+		decision->degraded = true;
+		decision->reason = reason;
 	}
 }
 
@@ -131,7 +132,7 @@ void failure_reset_local(const struct decision_context *context, const struct pl
 	waitlist_wake(&context->table->waiting, moved.key.hash);
 }
 
-void failure_return_steps(const struct weir_table *table, struct plan *plan)
+void failure_move_steps_back(const struct weir_table *table, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count && algo_op_requests(plan->op); i++)
 		if (plan->steps[i].limit->origin)

@@ -12,11 +12,11 @@
 enum rules_failure failure_policy(const struct decision_context *context, const struct plan *plan,
                                   const struct plan_step *step);
 
-/** Makes `d` the decision of such a step: allowed without a charge, or denied. */
-void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *d);
+/** Makes `decision` the decision of such a step: allowed without a charge, or denied. */
+void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *decision);
 
 /** After a stage: marks the steps that a policy has decided, and the plan's decision so far. */
-void failure_explain(struct plan *plan, struct weir_decision *d);
+void failure_mark_degraded(struct plan *plan, struct weir_decision *decision);
 
 /** Moves a step to another limit, with that limit's key and store. */
 void failure_move_step(const struct weir_table *table, struct plan_step *step,
@@ -28,6 +28,6 @@ void failure_reset_local(const struct decision_context *context, const struct pl
 /**
  * Moves the steps of a plan that moved to local limits back to their stores, to try these again.
  */
-void failure_return_steps(const struct weir_table *table, struct plan *plan);
+void failure_move_steps_back(const struct weir_table *table, struct plan *plan);
 
 #endif

@@ -45,7 +45,7 @@ static bool end_operation(struct submission *submission)
 
 static void complete(struct store_operation *operation)
 {
-	struct submission *submission = ((struct submitted *)operation)->of;
+	struct submission *submission = ((struct submitted *)operation)->submission;
 
 	if (end_operation(submission))
 		submission->ready(submission->context, submission->plan);
@@ -97,7 +97,7 @@ bool submit_open(const struct decision_context *context, struct plan *plan)
 	submission->marks = (struct mark *)&submission->steps[operation_capacity(plan)];
 	submission->mark_count = 0;
 	submission->plan = plan;
-	submission->ready = context->ready;
+	submission->ready = context->plan_ready;
 	submission->context = context->owner;
 	submission->count = 0;
 	plan->submission = submission;
@@ -108,10 +108,10 @@ bool submit_open(const struct decision_context *context, struct plan *plan)
 static struct submitted *last_of_list(struct submission *submission, const struct store *store)
 {
 	for (uint32_t i = submission->count; i > 0; i--) {
-		struct submitted *one = &submission->steps[i - 1];
+		struct submitted *submitted = &submission->steps[i - 1];
 
-		if (one->operation.step.store == store && !one->is_apart)
-			return one;
+		if (submitted->operation.step.store == store && !submitted->has_own_list)
+			return submitted;
 	}
 	return NULL;
 }
@@ -123,26 +123,26 @@ static struct submitted *append_operation(const struct decision_context *context
 {
 	struct submission *submission = plan->submission;
 	struct store *store = engine_remote_store(context->table, step->limit);
-	struct submitted *one = &submission->steps[submission->count++];
+	struct submitted *submitted = &submission->steps[submission->count++];
 
-	*one = (struct submitted){
+	*submitted = (struct submitted){
 	    .operation = {.step = {store, algo_current(&step->limit->algo), step->key, *call,
 	                           context->at},
 	                  .limit_name = step->limit->name,
 	                  .key_name = step->key_name,
 	                  .together = together && before,
-	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->explains_all,
+	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->decides_every_step,
 	                  .anew = plan->stage == PLAN_EXPLAIN_SHADOWED,
 	                  .done = complete},
-	    .of = submission,
+	    .submission = submission,
 	    .step = step,
-	    .follows = before != NULL,
+	    .follows_another = before != NULL,
 	};
 	if (before) {
-		before->operation.next = &one->operation;
+		before->operation.next = &submitted->operation;
 		before->operation.together = together;
 	}
-	return one;
+	return submitted;
 }
 
 void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
@@ -176,7 +176,8 @@ static bool open_mark(const struct decision_context *context, const struct plan_
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
 	uint64_t now_ns = algo_time_at(limit, context->at).now_ns;
 	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
-	uint64_t life_ns = sat_sub(step->until_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
+	uint64_t life_ns =
+	    sat_sub(step->charge_ends_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
 	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_UNIT_SECOND}};
 
@@ -189,24 +190,24 @@ static bool open_mark(const struct decision_context *context, const struct plan_
 	return true;
 }
 
-void submit_by_permit(const struct decision_context *context, struct plan *plan,
-                      struct plan_step *step, const struct algo_call *call)
+void submit_refund_by_permit(const struct decision_context *context, struct plan *plan,
+                             struct plan_step *step, const struct algo_call *call)
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
-	bool spends = call->cost > 0 || permits_spend_rest(plan);
+	bool spends = call->cost > 0 || permits_spend_other_charges(plan);
 	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
 	uint64_t id = mark_id(plan, step);
-	struct submitted *one;
+	struct submitted *submitted;
 
 	if (!open_mark(context, step, id, mark))
 		return;
-	one = append_operation(context, plan, step, &once, NULL, false);
-	one->marks = one->is_apart = true;
-	one->operation.step.limit = &mark->limit;
-	one->operation.step.key.hash ^= id;
-	one->operation.limit_name = mark->name;
-	append_operation(context, plan, step, call, one, true)->is_apart = true;
+	submitted = append_operation(context, plan, step, &once, NULL, false);
+	submitted->is_mark = submitted->has_own_list = true;
+	submitted->operation.step.limit = &mark->limit;
+	submitted->operation.step.key.hash ^= id;
+	submitted->operation.limit_name = mark->name;
+	append_operation(context, plan, step, call, submitted, true)->has_own_list = true;
 }
 
 /*
@@ -217,22 +218,23 @@ bool submit_claim(const struct decision_context *context, struct plan *plan, str
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
-	struct submitted *one;
+	struct submitted *submitted;
 	uint64_t id = mark_id(plan, step);
 	struct store_key key = {.hash = step->key.hash ^ id};
 
 	if (!open_mark(context, step, id, mark))
 		return false;
-	one = &submission->steps[submission->count++];
-	*one = (struct submitted){
-	    .operation = {.step = {context->claims, &mark->limit, key, {ALGO_ACQUIRE, 1}, context->at},
-	                  .limit_name = mark->name,
-	                  .key_name = step->key_name,
-	                  .done = complete},
-	    .of = submission,
+	submitted = &submission->steps[submission->count++];
+	*submitted = (struct submitted){
+	    .operation =
+	        {.step = {context->claim_store, &mark->limit, key, {ALGO_ACQUIRE, 1}, context->at},
+	         .limit_name = mark->name,
+	         .key_name = step->key_name,
+	         .done = complete},
+	    .submission = submission,
 	    .step = step,
-	    .is_apart = true,
-	    .claims = true,
+	    .has_own_list = true,
+	    .is_claim = true,
 	};
 	return true;
 }
@@ -245,11 +247,11 @@ bool submit_all(const struct decision_context *context, struct plan *plan,
 	submission->decision = *decision;
 	__atomic_store_n(&submission->pending, submission->count + 1, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < submission->count; i++) {
-		struct submitted *one = &submission->steps[i];
-		struct store *store = one->operation.step.store;
+		struct submitted *submitted = &submission->steps[i];
+		struct store *store = submitted->operation.step.store;
 
-		if (!one->follows)
-			store->kind->submit(context->store_clients[store->index], &one->operation);
+		if (!submitted->follows_another)
+			store->kind->submit(context->store_clients[store->index], &submitted->operation);
 	}
 	return !end_operation(submission);
 }

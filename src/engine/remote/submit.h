@@ -6,12 +6,12 @@
 
 struct submitted {
 	struct store_operation operation; /* first, so that either is the other */
-	struct submission *of;
+	struct submission *submission;
 	struct plan_step *step;
-	bool follows;  /* it is not the first operation of its list */
-	bool is_apart; /* it is in a list of its own, not in that of its store */
-	bool marks;    /* it marks a charge as spent, and is no step of the plan */
-	bool claims;   /* it claims the permit, for the permit's charges in memory */
+	bool follows_another; /* it is not the first operation of its list */
+	bool has_own_list;    /* it is in a list of its own, not in that of its store */
+	bool is_mark;         /* it marks a charge as spent, and is no step of the plan */
+	bool is_claim;        /* it claims the permit, for the permit's charges in memory */
 };
 
 /** Returns the size of the memory that a plan has for its operations until it is done or waits. */
@@ -29,14 +29,14 @@ void submit_step(const struct decision_context *context, struct plan *plan, stru
 /**
  * Appends a refund by the plan's permit, in a list of its own, which the store withholds if the
  * charge is marked as spent. The list also marks the charge, if `call->cost` is not 0 or the plan
- * spends the charges that it does not refund (permits_spend_rest).
+ * spends the charges that it does not refund (permits_spend_other_charges).
  */
-void submit_by_permit(const struct decision_context *context, struct plan *plan,
-                      struct plan_step *step, const struct algo_call *call);
+void submit_refund_by_permit(const struct decision_context *context, struct plan *plan,
+                             struct plan_step *step, const struct algo_call *call);
 
 /**
- * Appends a claim of the permit at context->claims: a mark that only one server can make. Returns
- * false if it can't be made.
+ * Appends a claim of the permit at context->claim_store: a mark that only one server can make.
+ * Returns false if it can't be made.
  */
 bool submit_claim(const struct decision_context *context, struct plan *plan,
                   struct plan_step *step);

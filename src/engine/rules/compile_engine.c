@@ -117,10 +117,10 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 {
 	bool has_memory = true;
 
-	engine->names = MAP_OF(struct by_name, SIZE_MAX);
+	engine->limit_names = MAP_OF(struct by_name, SIZE_MAX);
 	engine->identities = MAP_OF(struct by_identity, SIZE_MAX);
 	for (size_t i = 0; i < engine->limit_count && has_memory; i++)
-		has_memory = add_name(engine, &engine->names, engine->limits[i].name, i);
+		has_memory = add_name(engine, &engine->limit_names, engine->limits[i].name, i);
 	for (size_t i = 0; i < engine->limit_count + engine->local_count && has_memory; i++) {
 		struct weir_limit *limit = counted_limit(engine, i);
 		struct by_identity *entry = map_add(&engine->identities, limit->algo.identity);
@@ -135,13 +135,13 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 static bool compile_key(struct weir_engine *engine, size_t number)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
-	struct rule_key *key = &engine->keys[number];
+	struct rule_key *key = &engine->rule_keys[number];
 	struct forwarded_attribute forwarded;
 
 	key->attributes = arena_array(&engine->arena, rule->key_count, sizeof *key->attributes);
 	for (size_t i = 0; key->attributes && i < rule->key_count; i++) {
 		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
-		key->secret |= forwarded_parse(rule->key[i], &forwarded);
+		key->is_secret |= forwarded_parse(rule->key[i], &forwarded);
 	}
 	return key->attributes != NULL;
 }
@@ -154,8 +154,9 @@ static int index_rules(struct weir_engine *engine, struct weir_error *error)
 	for (size_t i = 0; i < config->rule_count; i++)
 		if (!add_name(engine, &engine->rule_names, config->rules[i].name, i))
 			return error_set(error, WEIR_ENOMEM, "out of memory");
-	engine->has_listed = limit_init(&engine->listed, &algorithm_denies_all, error) == WEIR_OK;
-	return engine->has_listed ? WEIR_OK : WEIR_ENOMEM;
+	engine->has_deny_all_limit =
+	    limit_init(&engine->deny_all_limit, &algorithm_denies_all, error) == WEIR_OK;
+	return engine->has_deny_all_limit ? WEIR_OK : WEIR_ENOMEM;
 }
 
 const struct rules_rule *engine_rule(const struct weir_engine *engine, struct slice name)
@@ -170,10 +171,10 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	const struct weir_config *config = engine->config;
 
 	engine->match = match_new(config, engine_secret(engine->table), &engine->arena);
-	engine->keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->keys);
-	if (!engine->match || !engine->keys)
+	engine->rule_keys = arena_array(&engine->arena, config->rule_count, sizeof *engine->rule_keys);
+	if (!engine->match || !engine->rule_keys)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	engine->ip = match_attribute(engine->match, SLICE("ip"));
+	engine->ip_attribute = match_attribute(engine->match, SLICE("ip"));
 	for (size_t i = 0; i < config->rule_count; i++)
 		if (!compile_key(engine, i))
 			return error_set(error, WEIR_ENOMEM, "out of memory");
@@ -279,16 +280,16 @@ void weir_engine_close(weir_engine *engine)
 		return;
 	for (size_t i = 0; i < engine->limit_count + engine->local_count; i++)
 		limit_free(counted_limit(engine, i));
-	if (engine->has_listed)
-		limit_free(&engine->listed);
-	map_free(&engine->names);
+	if (engine->has_deny_all_limit)
+		limit_free(&engine->deny_all_limit);
+	map_free(&engine->limit_names);
 	map_free(&engine->identities);
 	map_free(&engine->rule_names);
 	arena_free(&engine->arena);
 	free(engine);
 }
 
-struct weir_limit *engine_limit_of(const struct weir_engine *engine, uint64_t identity)
+struct weir_limit *engine_find_limit(const struct weir_engine *engine, uint64_t identity)
 {
 	const struct by_identity *entry = map_find(&engine->identities, identity);
 
@@ -300,7 +301,7 @@ void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 {
 	for (size_t i = 0; i < next->limit_count + next->local_count; i++) {
 		struct weir_limit *now = counted_limit(next, i);
-		struct weir_limit *limit = engine_limit_of(engine, now->algo.identity);
+		struct weir_limit *limit = engine_find_limit(engine, now->algo.identity);
 
 		if (limit &&
 		    engine_remote_store(engine->table, limit) == engine_remote_store(next->table, now))
@@ -333,7 +334,8 @@ size_t engine_limit_index(const struct weir_engine *engine, const struct weir_li
 
 const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)
 {
-	const struct by_name *entry = find_name(engine, &engine->names, (struct slice){name, name_len});
+	const struct by_name *entry =
+	    find_name(engine, &engine->limit_names, (struct slice){name, name_len});
 
 	return entry ? &engine->limits[entry->number] : NULL;
 }

@@ -8,7 +8,7 @@
 
 struct rule_key {
 	int *attributes; /* by number */
-	bool secret;     /* a proxied request carries one of them */
+	bool is_secret;  /* a proxied request carries one of them */
 };
 
 struct weir_engine {
@@ -19,13 +19,13 @@ struct weir_engine {
 	size_t limit_count;        /* of them opened */
 	struct weir_limit *locals; /* of remote ones, in the order of `limits` */
 	size_t local_count;
-	struct map names, rule_names; /* the indexes of limits and rules by name */
+	struct map limit_names, rule_names; /* the indexes of limits and rules by name */
 	struct map identities;        /* limits and locals by identity, which is a hash */
-	struct weir_limit listed;  /* denies all: of rules that answer by themselves */
-	bool has_listed;
+	struct weir_limit deny_all_limit; /* denies all: of rules that answer by themselves */
+	bool has_deny_all_limit;
 	struct match *match;
-	int ip;     /* the attribute of that name, by number, or -1 */
-	struct rule_key *keys; /* of each rule */
+	int ip_attribute;           /* the attribute of that name, by number, or -1 */
+	struct rule_key *rule_keys; /* of each rule */
 };
 
 #endif

@@ -33,7 +33,7 @@ static int check_limits_permitted(const struct rule_request *request, size_t num
 		size_t limit = rule->limits[i];
 
 		if (!(request->permitted[limit / 64] >> limit % 64 & 1)) {
-			plan->only.limit = &request->engine->limits[limit];
+			plan->direct_step.limit = &request->engine->limits[limit];
 			return WEIR_EPERM;
 		}
 	}
@@ -54,8 +54,8 @@ static struct slice key_value(const struct rule_request *request, const struct r
 	if (value->text.len == 0)
 		return SLICE("");
 	/* Without a colon it may still be IPv4, whose key is its text. */
-	if (attribute != request->engine->ip || !memchr(value->text.data, ':', value->text.len) ||
-	    !match_is_ip(value))
+	if (attribute != request->engine->ip_attribute ||
+	    !memchr(value->text.data, ':', value->text.len) || !match_is_ip(value))
 		return value->text;
 	network = arena_alloc(request->arena, IP_TEXT_MAX);
 	return (struct slice){
@@ -72,7 +72,7 @@ static struct slice key_value(const struct rule_request *request, const struct r
 static struct slice make_key(const struct rule_request *request, size_t number)
 {
 	const struct rules_rule *rule = &request->engine->config->rules[number];
-	const int *attributes = request->engine->keys[number].attributes;
+	const int *attributes = request->engine->rule_keys[number].attributes;
 	size_t size = IP_TEXT_MAX; /* a network's text may be longer than the address's */
 	char *key, *end;
 
@@ -118,8 +118,8 @@ __attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
 
 	if (limit_could_grant(step->limit, plan->op, plan->cost, earlier, plan->max_wait_ns))
 		return true;
-	plan->only = (struct plan_step){.limit = step->limit,
-	                                .total_cost = sat_add(u64_max(plan->cost, 1), earlier)};
+	plan->direct_step = (struct plan_step){.limit = step->limit,
+	                                       .total_cost = sat_add(u64_max(plan->cost, 1), earlier)};
 	return false;
 }
 
@@ -137,11 +137,11 @@ static int add_step(const struct rule_request *request, size_t number,
 	    .key = step_key_of(engine->table, limit, key),
 	    .key_name = key,
 	    .shadow = rule->mode == RULES_SHADOW,
-	    .secret = engine->keys[number].secret,
+	    .key_is_secret = engine->rule_keys[number].is_secret,
 	    .remote = engine_remote_store(engine->table, limit) != NULL,
 	    .priority = rule->has_priority ? (uint8_t)rule->priority : request->priority,
 	};
-	plan->remote |= step->remote;
+	plan->has_remote_steps |= step->remote;
 	if (__builtin_expect(request->sufficient_quota <= limit->algo.quota, 1) || step->shadow)
 		return WEIR_OK;
 	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
@@ -158,7 +158,7 @@ static int add_steps(const struct rule_request *request, size_t number, struct p
 	if (!key.data)
 		return WEIR_ENOMEM;
 	if (key.len > request->key_max) {
-		plan->listed = rule;
+		plan->answering_rule = rule;
 		return WEIR_ELONG;
 	}
 	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
@@ -183,7 +183,7 @@ static int end_before_last(struct plan *plan)
 {
 	plan->step_count--;
 	plan->cost_exceeds_limit = true;
-	plan->listed = NULL;
+	plan->answering_rule = NULL;
 	return has_enforced(plan) ? WEIR_OK : WEIR_ECOST;
 }
 
@@ -202,7 +202,7 @@ static bool answers_by_itself(const struct rules_rule *rule)
 static inline bool uses_rule(const struct engine_rule_operation *operation,
                              const struct rules_rule *rule)
 {
-	if (operation && operation->only && operation->only != rule)
+	if (operation && operation->only_rule && operation->only_rule != rule)
 		return false;
 	return !operation || operation->feedback == 0 || rule->feedback[operation->feedback - 1] > 0;
 }
@@ -212,7 +212,7 @@ static inline bool has_refused_step(const struct engine_rule_operation *operatio
                                     const struct rules_rule *rule)
 {
 	return operation && rule->limit_count == 0 && rule->answer != RULES_BY_LIMITS &&
-	       !operation->only && (operation->op == ALGO_PEEK || operation->all_or_none);
+	       !operation->only_rule && (operation->op == ALGO_PEEK || operation->all_or_none);
 }
 
 /* Adds the steps of the first `count` rules that were found; all are checked before any is added.
@@ -242,7 +242,8 @@ static inline int add_rules(struct rule_request *request, const struct match_fou
 		if (uses_rule(operation, rule))
 			status = add_steps(request, found->rules[i], plan);
 		if (status == WEIR_OK && uses_rule(operation, rule) && has_refused_step(operation, rule))
-			status = add_step(request, found->rules[i], &request->engine->listed, SLICE(""), plan);
+			status = add_step(request, found->rules[i], &request->engine->deny_all_limit, SLICE(""),
+			                  plan);
 	}
 	return status;
 }
@@ -256,14 +257,14 @@ static int prepare_matching_rules(struct rule_request *request, struct plan *pla
 
 	if (!find_rules(request, &found))
 		return WEIR_ENOMEM;
-	plan->by_order = config->order == RULES_FIRST;
-	for (; count < found.count && !plan->listed; count++)
+	plan->first_refusal_decides = config->order == RULES_FIRST;
+	for (; count < found.count && !plan->answering_rule; count++)
 		if (answers_by_itself(&config->rules[found.rules[count]]))
-			plan->listed = &config->rules[found.rules[count]];
-	if (plan->listed && !plan->by_order)
+			plan->answering_rule = &config->rules[found.rules[count]];
+	if (plan->answering_rule && !plan->first_refusal_decides)
 		return WEIR_OK;
 	status = add_rules(request, &found, count, NULL, plan);
-	if (__builtin_expect(status == WEIR_ECOST && plan->by_order, 0))
+	if (__builtin_expect(status == WEIR_ECOST && plan->first_refusal_decides, 0))
 		return end_before_last(plan);
 	return status;
 }
@@ -275,7 +276,7 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 	struct rule_request request = {
 	    engine, NULL, arena, attributes->key_max, call->priority, attributes->permitted};
 
-	engine_prepare_none(call, plan);
+	engine_prepare_empty(call, plan);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
 	request.values = match_values(engine->match, attributes->items, attributes->count, arena);
@@ -291,9 +292,9 @@ int engine_prepare_rule_operation(const struct weir_engine *engine,
 	    engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
 	struct match_found found;
 
-	engine_prepare_none(&(struct algo_call){operation->op, 1}, plan);
-	plan->independent = !operation->all_or_none;
-	plan->explains_all = operation->all_or_none;
+	engine_prepare_empty(&(struct algo_call){operation->op, 1}, plan);
+	plan->steps_are_independent = !operation->all_or_none;
+	plan->decides_every_step = operation->all_or_none;
 	plan->feedback = (unsigned char)(operation->feedback & 3);
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
@@ -312,10 +313,11 @@ int engine_prepare_values(const struct weir_engine *engine, const struct algo_ca
                           const struct engine_values *values, struct arena *arena,
                           struct plan *plan)
 {
-	struct rule_request request = {
-	    engine, match_no_values(engine->match, arena), arena, WEIR_KEY_MAX, call->priority, NULL};
+	struct rule_request request = {engine,         match_alloc_values(engine->match, arena),
+	                               arena,          WEIR_KEY_MAX,
+	                               call->priority, NULL};
 
-	engine_prepare_none(call, plan);
+	engine_prepare_empty(call, plan);
 	for (size_t i = 0; request.values && i < values->count; i++)
 		if (values->numbers[i] >= 0)
 			request.values[values->numbers[i]].text = values->items[i];

@@ -1,39 +1,52 @@
-/* rule_index.c: files each rule under the condition whose values the fewest rules share. */
+/*
+ * rule_index.c: builds the index by which a request finds the rules that may apply to it.
+ *
+ * A rule is *filed* under one of its conditions: the slots of that condition's values list the
+ * rule. A request looks up its own values and so finds the rule. Each rule is filed under the
+ * condition whose values the fewest rules share, so that a request finds few rules that do not
+ * apply.
+ */
 #include "engine/rules/rule_index.h"
 
 #include "base/number.h"
 #include "base/text/path.h"
 
-static bool slot_table_open(struct slot_table *slots, size_t most, struct arena *arena)
+/* Makes an empty hash table for `capacity` entries, at most half full. */
+static bool slot_table_open(struct slot_table *slots, size_t capacity, struct arena *arena)
 {
 	size_t n = 16;
 
-	while (n < 2 * most)
+	while (n < 2 * capacity)
 		n *= 2;
 	slots->mask = n - 1;
 	slots->items = arena_array(arena, n, sizeof *slots->items);
 	return slots->items != NULL;
 }
 
+/* Returns the number of the attribute with this name, which is added if it is new. */
 static int attribute_add(struct match *match, const char *text)
 {
 	struct slice name = slice_of(text);
 	struct index_slot *slot = index_name(match, name);
 
 	if (slot->hash == 0) {
-		*slot = (struct index_slot){
-		    index_name_hash(match, name), (uint32_t)match->attribute_count++, 0, {0}};
-		match->attributes[slot->first].name = name;
+		slot->hash = index_name_hash(match, name);
+		slot->attribute = (uint32_t)match->attribute_count++;
+		match->attributes[slot->attribute].name = name;
 	}
-	return (int)slot->first;
+	return (int)slot->attribute;
 }
 
+/* Whether the rule compares the attribute in its folded form: a path, without its variants. */
 static bool is_folded(const struct indexed_rule *rule, const char *attribute)
 {
 	return rule->path_variants && strcmp(attribute, "path") == 0;
 }
 
-/* attribute_add for a rule's condition or key. */
+/*
+ * As attribute_add, for an attribute that a rule's condition or key names. A folded path is an
+ * attribute of its own.
+ */
 static int rule_attribute_add(struct match *match, const struct indexed_rule *rule,
                               const char *name)
 {
@@ -41,14 +54,17 @@ static int rule_attribute_add(struct match *match, const struct indexed_rule *ru
 
 	if (!is_folded(rule, name))
 		return number;
-	if (match->folded < 0) {
-		match->path = number;
-		match->folded = (int)match->attribute_count++;
+	if (match->folded_path_attribute < 0) {
+		match->path_attribute = number;
+		match->folded_path_attribute = (int)match->attribute_count++;
 	}
-	return match->folded;
+	return match->folded_path_attribute;
 }
 
-/* A path of a rule as the folded ones are to be compared with it: as one value or two. */
+/*
+ * Folds a value of a condition on paths, so that it can be compared with folded paths. Returns how
+ * many values that makes, or 0 if there is no memory.
+ */
 static size_t fold_value(const struct rules_value *value, struct rules_value out[2],
                          struct arena *arena)
 {
@@ -64,7 +80,7 @@ static size_t fold_value(const struct rules_value *value, struct rules_value out
 	if (value->test == RULES_EQUAL || folded.len <= 1 ||
 	    value->text.data[value->text.len - 1] != '/')
 		return 1;
-	/* A prefix /api/ includes /api itself, a variant of it. */
+	/* The prefix /api/ includes /api, a variant of it: it becomes the prefix and that one path. */
 	copy = arena_alloc(arena, folded.len + 1);
 	if (!copy)
 		return 0;
@@ -75,6 +91,7 @@ static size_t fold_value(const struct rules_value *value, struct rules_value out
 	return 2;
 }
 
+/* Copies a condition on paths, with its values folded. Returns NULL if there is no memory. */
 static const struct rules_condition *fold_condition(const struct rules_condition *from,
                                                     struct arena *arena)
 {
@@ -95,7 +112,9 @@ static const struct rules_condition *fold_condition(const struct rules_condition
 	return condition;
 }
 
-/* The lookup that finds `value` in a request, and the bytes it is filed under. False if none does.
+/*
+ * Sets the lookup by which a request finds a value, and the bytes under which the value is filed.
+ * Returns false if no lookup finds it: a value such as a range of numbers is not one hash.
  */
 static bool lookup_of_value(const struct rules_value *value, struct lookup *lookup,
                             struct slice *bytes)
@@ -114,7 +133,7 @@ static bool lookup_of_value(const struct rules_value *value, struct lookup *look
 		bits = ip_range_prefix(&value->range);
 		*lookup = (struct lookup){LOOKUP_IP, (unsigned)bits};
 		*bytes = (struct slice){(const char *)value->range.first.bytes, 16};
-		return bits >= 0;
+		return bits >= 0; /* the range is one network */
 	case RULES_IP_PATTERN:
 	case RULES_LISTED:
 	case RULES_NUMBERS:
@@ -139,7 +158,7 @@ static bool can_be_filed(const struct rules_condition *condition)
 	return condition->value_count > 0;
 }
 
-/* The slot of a condition's value, which is taken from now on. */
+/* Returns the slot of the condition's value `i`, and marks it as used. */
 static struct index_slot *value_slot(struct match *match, const struct indexed_condition *condition,
                                      size_t i, struct lookup *lookup)
 {
@@ -147,13 +166,14 @@ static struct index_slot *value_slot(struct match *match, const struct indexed_c
 	struct index_slot *slot;
 	uint64_t hash;
 
-	lookup_of_value(&condition->rule->values[i], lookup, &bytes);
+	lookup_of_value(&condition->definition->values[i], lookup, &bytes);
 	hash = index_hash(match, (size_t)condition->attribute, *lookup, bytes);
 	slot = index_find(&match->values, hash);
 	slot->hash = hash;
 	return slot;
 }
 
+/* Lets requests look up the attribute in this way. Returns false if there is no memory. */
 static bool add_lookup(struct indexed_attribute *attribute, struct lookup lookup,
                        struct arena *arena)
 {
@@ -177,38 +197,44 @@ static bool add_lookup(struct indexed_attribute *attribute, struct lookup lookup
 	return true;
 }
 
-/* Notes the slot of a condition that is one whole value. Copies of texts lie close together. */
+/*
+ * Sets the slot of a condition that is equality with one value, so that a request compares slots in
+ * place of texts. Returns false if there is no memory.
+ */
 static bool set_equal_slot(const struct match *match, struct indexed_condition *condition,
                            struct index_slot *slot, struct arena *arena)
 {
-	const struct rules_value *value = condition->rule->values;
+	const struct rules_value *value = condition->definition->values;
 
-	if (condition->rule->value_count != 1 || value->test != RULES_EQUAL)
+	if (condition->definition->value_count != 1 || value->test != RULES_EQUAL)
 		return true;
-	if (!slot->text.data)
-		slot->text = (struct slice){arena_copy(arena, value->text), value->text.len};
-	if (!slot->text.data)
+	if (!slot->whole_value.data)
+		slot->whole_value = (struct slice){arena_copy(arena, value->text), value->text.len};
+	if (!slot->whole_value.data)
 		return false;
-	if (slice_equal(slot->text, value->text)) /* else two values have one hash */
-		condition->equal = (uint32_t)(slot - match->values.items) + 1;
+	if (slice_equal(slot->whole_value, value->text)) /* otherwise two values have one hash */
+		condition->whole_value_slot = (uint32_t)(slot - match->values.items) + 1;
 	return true;
 }
 
-/* Makes room for the values that a rule could be filed under, each once: few lines of the cache. */
-static bool size_value_table(struct match *match, size_t most, struct arena *arena)
+/*
+ * Opens the table of values. First fills a temporary table of `capacity`, to count the different
+ * values: the final table then has few cache lines.
+ */
+static bool open_value_table(struct match *match, size_t capacity, struct arena *arena)
 {
 	struct arena scratch = {0};
 	size_t values = 0;
 
-	if (!slot_table_open(&match->values, most, &scratch))
+	if (!slot_table_open(&match->values, capacity, &scratch))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		for (size_t j = 0; j < match->rules[i].condition_count; j++) {
 			const struct indexed_condition *condition = &match->rules[i].conditions[j];
 			struct lookup lookup;
 
-			for (size_t k = 0; can_be_filed(condition->rule) && k < condition->rule->value_count;
-			     k++)
+			for (size_t k = 0;
+			     can_be_filed(condition->definition) && k < condition->definition->value_count; k++)
 				value_slot(match, condition, k, &lookup);
 		}
 	for (size_t i = 0; i <= match->values.mask; i++)
@@ -217,8 +243,8 @@ static bool size_value_table(struct match *match, size_t most, struct arena *are
 	return slot_table_open(&match->values, values, arena);
 }
 
-/* Counts how many rules ask for each value that a rule could be filed under. */
-static bool count_values(struct match *match, struct arena *arena)
+/* Counts in each slot the rules that could be filed under its value. */
+static bool count_rules_of_values(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
 		const struct indexed_rule *rule = &match->rules[i];
@@ -226,12 +252,13 @@ static bool count_values(struct match *match, struct arena *arena)
 		for (size_t j = 0; j < rule->condition_count; j++) {
 			struct indexed_condition *condition = &rule->conditions[j];
 
-			for (size_t k = 0; can_be_filed(condition->rule) && k < condition->rule->value_count;
+			for (size_t k = 0;
+			     can_be_filed(condition->definition) && k < condition->definition->value_count;
 			     k++) {
 				struct lookup lookup;
 				struct index_slot *slot = value_slot(match, condition, k, &lookup);
 
-				slot->count++;
+				slot->entry_count++;
 				if (!set_equal_slot(match, condition, slot, arena))
 					return false;
 			}
@@ -240,49 +267,53 @@ static bool count_values(struct match *match, struct arena *arena)
 	return true;
 }
 
-/* How much a beginning or a network, which many requests have, is worse than a whole value. */
-#define BROAD 8
+/* A prefix or a network matches more requests than a whole value: its rules count this often. */
+#define BROAD_WEIGHT 8
 
-/* The rules that share a value of a condition, if a request has that one: they are all asked. */
-static uint64_t most_rules_of_a_value(struct match *match,
-                                      const struct indexed_condition *condition)
+/*
+ * Returns the most rules that share one value of the condition: so many rules are checked in full
+ * for a request that has this value.
+ */
+static uint64_t most_rules_of_one_value(struct match *match,
+                                        const struct indexed_condition *condition)
 {
 	uint64_t rules = 0;
 
-	for (size_t i = 0; i < condition->rule->value_count; i++) {
+	for (size_t i = 0; i < condition->definition->value_count; i++) {
 		struct lookup lookup;
-		uint64_t count = value_slot(match, condition, i, &lookup)->count;
+		uint64_t sharing = value_slot(match, condition, i, &lookup)->entry_count;
 
-		rules = u64_max(rules, lookup.kind == LOOKUP_EQUAL ? count : BROAD * count);
+		rules = u64_max(rules, lookup.kind == LOOKUP_EQUAL ? sharing : BROAD_WEIGHT * sharing);
 	}
 	return rules;
 }
 
-/* Each rule by the condition whose values are the rarest, so that few rules are asked in vain. */
+/* Files each rule under the condition whose values the fewest rules share, or under none. */
 static bool choose_filed_conditions(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
 		struct indexed_rule *rule = &match->rules[i];
 		uint64_t least = UINT64_MAX;
 
-		rule->filed = NOT_FILED;
+		rule->filed_condition = NOT_FILED;
 		for (size_t j = 0; j < rule->condition_count; j++) {
-			uint64_t rules = can_be_filed(rule->conditions[j].rule)
-			                     ? most_rules_of_a_value(match, &rule->conditions[j])
+			uint64_t rules = can_be_filed(rule->conditions[j].definition)
+			                     ? most_rules_of_one_value(match, &rule->conditions[j])
 			                     : UINT64_MAX;
 
 			if (rules < least) {
 				least = rules;
-				rule->filed = (uint32_t)j;
+				rule->filed_condition = (uint32_t)j;
 			}
 		}
-		match->always_count += rule->filed == NOT_FILED;
+		match->always_checked_count += rule->filed_condition == NOT_FILED;
 	}
-	match->always = arena_array(arena, match->always_count, sizeof *match->always);
-	return match->always != NULL;
+	match->always_checked =
+	    arena_array(arena, match->always_checked_count, sizeof *match->always_checked);
+	return match->always_checked != NULL;
 }
 
-/* Calls for each value that a rule is filed under. */
+/* Calls `file` for each rule and each value that it is filed under, until it returns false. */
 static bool for_each_filed_value(struct match *match, struct arena *arena,
                                  bool (*file)(struct match *match, size_t rule,
                                               struct index_slot *slot, struct lookup lookup,
@@ -292,10 +323,10 @@ static bool for_each_filed_value(struct match *match, struct arena *arena,
 		const struct indexed_rule *rule = &match->rules[i];
 		const struct indexed_condition *condition;
 
-		if (rule->filed == NOT_FILED)
+		if (rule->filed_condition == NOT_FILED)
 			continue;
-		condition = &rule->conditions[rule->filed];
-		for (size_t j = 0; j < condition->rule->value_count; j++) {
+		condition = &rule->conditions[rule->filed_condition];
+		for (size_t j = 0; j < condition->definition->value_count; j++) {
 			struct lookup lookup;
 			struct index_slot *slot = value_slot(match, condition, j, &lookup);
 
@@ -306,72 +337,78 @@ static bool for_each_filed_value(struct match *match, struct arena *arena,
 	return true;
 }
 
+/* For for_each_filed_value: counts the slot's entries, and adds the lookup that finds it. */
 static bool count_entry(struct match *match, size_t rule, struct index_slot *slot,
                         struct lookup lookup, struct arena *arena)
 {
 	const struct indexed_condition *condition =
-	    &match->rules[rule].conditions[match->rules[rule].filed];
+	    &match->rules[rule].conditions[match->rules[rule].filed_condition];
 
-	slot->count++;
+	slot->entry_count++;
 	return add_lookup(&match->attributes[condition->attribute], lookup, arena);
 }
 
+/* For for_each_filed_value: writes the rule into the slot's entries. */
 static bool add_entry(struct match *match, size_t rule, struct index_slot *slot,
                       struct lookup lookup, struct arena *arena)
 {
 	(void)lookup;
 	(void)arena;
-	match->entries[slot->first + slot->count++] = (uint32_t)rule;
+	match->entries[slot->first_entry + slot->entry_count++] = (uint32_t)rule;
 	return true;
 }
 
-static bool file_all_rules(struct match *match, size_t most, struct arena *arena)
+/*
+ * Writes the entries: counts them for each slot, gives each slot its part of the array, then fills
+ * the parts. Returns false if there is no memory.
+ */
+static bool file_all_rules(struct match *match, size_t value_capacity, struct arena *arena)
 {
-	size_t always = 0;
+	size_t n = 0;
 	uint32_t entries = 0;
 
-	if (!size_value_table(match, most, arena) || !count_values(match, arena) ||
+	if (!open_value_table(match, value_capacity, arena) || !count_rules_of_values(match, arena) ||
 	    !choose_filed_conditions(match, arena))
 		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
-		if (match->rules[i].filed == NOT_FILED)
-			match->always[always++] = (uint32_t)i;
+		if (match->rules[i].filed_condition == NOT_FILED)
+			match->always_checked[n++] = (uint32_t)i;
 	for (size_t i = 0; i <= match->values.mask; i++)
-		match->values.items[i].count = 0;
+		match->values.items[i].entry_count = 0;
 	if (!for_each_filed_value(match, arena, count_entry))
 		return false;
 	for (size_t i = 0; i <= match->values.mask; i++) {
 		struct index_slot *slot = &match->values.items[i];
 
-		slot->first = entries;
-		entries += slot->count;
-		slot->count = 0;
+		slot->first_entry = entries;
+		entries += slot->entry_count;
+		slot->entry_count = 0;
 	}
 	match->entries = arena_array(arena, entries, sizeof *match->entries);
 	return match->entries && for_each_filed_value(match, arena, add_entry);
 }
 
+/* Whether the rule treats paths that differ only in spelling (/a//b and /a/b) as one. */
 static bool wants_variants(const struct weir_config *config, const struct rules_rule *rule)
 {
 	return (rule->path_variants != RULES_UNSET ? rule->path_variants : config->path_variants) ==
 	       RULES_YES;
 }
 
-/* *values: how many there are at most. */
-static bool allocate(struct match *match, const struct weir_config *config, size_t *values,
-                     struct arena *arena)
+/* Allocates the arrays of the index. Sets the most values that the rules can be filed under. */
+static bool allocate_index(struct match *match, const struct weir_config *config, size_t *values,
+                           struct arena *arena)
 {
 	size_t names = 0;
 
 	*values = 0;
-
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
-		size_t most = wants_variants(config, rule) ? 2 : 1; /* a value's places in the index */
+		size_t folded_values = wants_variants(config, rule) ? 2 : 1; /* of one value, at most */
 
 		names += rule->condition_count + rule->key_count;
 		for (size_t j = 0; j < rule->condition_count; j++)
-			*values += most * rule->conditions[j].value_count;
+			*values += folded_values * rule->conditions[j].value_count;
 	}
 	match->attributes = arena_array(arena, names + 1, sizeof *match->attributes);
 	match->rules = arena_array(arena, config->rule_count, sizeof *match->rules);
@@ -379,6 +416,10 @@ static bool allocate(struct match *match, const struct weir_config *config, size
 	return slot_table_open(&match->names, names, arena) && match->attributes && match->rules;
 }
 
+/*
+ * Fills in `rule` from the configuration's rule `from`: its conditions, with folded paths, and the
+ * numbers of their attributes. Returns false if there is no memory.
+ */
 static bool compile_rule(struct match *match, const struct rules_rule *from,
                          struct indexed_rule *rule, struct arena *arena)
 {
@@ -394,10 +435,11 @@ static bool compile_rule(struct match *match, const struct rules_rule *from,
 			condition = fold_condition(condition, arena);
 		if (!condition)
 			return false;
-		rule->conditions[i] = (struct indexed_condition){attribute, 0, condition};
+		rule->conditions[i] =
+		    (struct indexed_condition){.attribute = attribute, .definition = condition};
 	}
 	for (size_t i = 0; i < from->key_count; i++)
-		rule_attribute_add(match, rule, from->key[i]);
+		rule_attribute_add(match, rule, from->key[i]); /* the key needs its value, too */
 	return true;
 }
 
@@ -405,17 +447,17 @@ struct match *index_new(const struct weir_config *config, const struct hash_key 
                         struct arena *arena)
 {
 	struct match *match = arena_alloc(arena, sizeof *match);
-	size_t values;
+	size_t value_capacity;
 
-	if (!match || !allocate(match, config, &values, arena))
+	if (!match || !allocate_index(match, config, &value_capacity, arena))
 		return NULL;
 	keyhash_init(&match->hash, key);
-	match->path = match->folded = -1;
+	match->path_attribute = match->folded_path_attribute = -1;
 	for (size_t i = 0; i < config->rule_count; i++) {
 		match->rules[i].ip_numbers = config->rules[i].ip_numbers == RULES_YES;
 		match->rules[i].path_variants = wants_variants(config, &config->rules[i]);
 		if (!compile_rule(match, &config->rules[i], &match->rules[i], arena))
 			return NULL;
 	}
-	return file_all_rules(match, values, arena) ? match : NULL;
+	return file_all_rules(match, value_capacity, arena) ? match : NULL;
 }

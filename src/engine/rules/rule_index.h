@@ -9,7 +9,7 @@
 #include "base/keyhash.h"
 #include "rules/model.h"
 
-/* A lookup looks up a value, or the beginning of one. */
+/* How a request looks itself up: by a value, or by the first bytes or bits of one. */
 enum lookup_kind { LOOKUP_NAME, LOOKUP_EQUAL, LOOKUP_PREFIX, LOOKUP_IP };
 
 struct lookup {
@@ -23,12 +23,16 @@ struct indexed_attribute {
 	size_t lookup_count, lookup_capacity;
 };
 
-/* The numbers filed under a hash: of a name its attribute, of a value the rules that ask for it. */
+/* A slot of a hash table: of a name, with its attribute, or of a value, with the rules filed there.
+ */
 struct index_slot {
 	uint64_t hash;  /* 0 if free */
-	uint32_t first; /* of `entries`, or the attribute */
-	uint32_t count;
-	struct slice text; /* of a whole value; its data is NULL if there is none */
+	union {
+		uint32_t first_entry; /* of a value: the index in `entries` of its first rule */
+		uint32_t attribute;   /* of a name */
+	};
+	uint32_t entry_count;
+	struct slice whole_value; /* of a whole value; its data is NULL if there is none */
 };
 
 struct slot_table {
@@ -39,17 +43,18 @@ struct slot_table {
 struct indexed_condition {
 	int attribute;
 	/*
-	 * 1 + the slot of a single whole value, or 0 if it is something else. A request looks its own
-	 * value up once, so this compares two numbers and no text that is outside the cache.
+	 * If the condition is equality with one value: 1 + the slot of this value, otherwise 0. A
+	 * request looks its own value up once, so this compares two numbers and no text that is outside
+	 * the cache.
 	 */
-	uint32_t equal;
-	const struct rules_condition *rule;
+	uint32_t whole_value_slot;
+	const struct rules_condition *definition; /* as the configuration has it */
 };
 
 struct indexed_rule {
 	struct indexed_condition *conditions;
 	uint32_t condition_count;
-	uint32_t filed; /* the condition that it is filed under, or NOT_FILED */
+	uint32_t filed_condition; /* the condition that it is filed under, or NOT_FILED */
 	bool path_variants, ip_numbers;
 };
 
@@ -61,11 +66,12 @@ struct match {
 	size_t attribute_count;
 	/* The attribute `path`, and folded to what its variants share: an attribute of its own,
 	 * without a name, so that it is indexed as any other. -1 if no rule asks for it. */
-	int path, folded;
+	int path_attribute, folded_path_attribute;
 	struct indexed_rule *rules;
 	size_t rule_count;
-	uint32_t *always; /* rules that are filed nowhere */
-	size_t always_count;
+	uint32_t
+	    *always_checked; /* rules that are filed under no condition: checked for each request */
+	size_t always_checked_count;
 	struct slot_table names, values;
 	uint32_t *entries; /* numbers of rules, in their order; those of a slot together */
 };
@@ -99,7 +105,7 @@ static inline struct index_slot *index_name(const struct match *match, struct sl
 	struct index_slot *slot = index_find(&match->names, hash);
 
 	while (slot->hash != 0 &&
-	       !(slot->hash == hash && slice_equal(match->attributes[slot->first].name, name)))
+	       !(slot->hash == hash && slice_equal(match->attributes[slot->attribute].name, name)))
 		slot = slot == &match->names.items[match->names.mask] ? match->names.items : slot + 1;
 	return slot;
 }

@@ -1,4 +1,9 @@
-/* rule_match.c: looks up the rules that may apply to a request, and checks each in full. */
+/*
+ * rule_match.c: finds the rules that apply to a request: looks up the rules that may apply in the
+ * index (rule_index.c), by the values of the request's attributes, and checks each in full.
+ *
+ * An attribute's number is its index in match->attributes and in a request's values.
+ */
 #include "engine/rules/rule_match.h"
 
 #include "base/number.h"
@@ -15,17 +20,18 @@ int match_attribute(const struct match *match, struct slice name)
 {
 	const struct index_slot *slot = index_name(match, name);
 
-	return slot->hash != 0 ? (int)slot->first : -1;
+	return slot->hash != 0 ? (int)slot->attribute : -1;
 }
 
+/* Keys of rules that fold paths are made of the folded path. */
 int match_key_attribute(const struct match *match, size_t rule, struct slice name)
 {
 	return match->rules[rule].path_variants && slice_equal(name, SLICE("path"))
-	           ? match->folded
+	           ? match->folded_path_attribute
 	           : match_attribute(match, name);
 }
 
-struct match_value *match_no_values(const struct match *match, struct arena *arena)
+struct match_value *match_alloc_values(const struct match *match, struct arena *arena)
 {
 	return arena_array(arena, match->attribute_count, sizeof(struct match_value));
 }
@@ -33,7 +39,7 @@ struct match_value *match_no_values(const struct match *match, struct arena *are
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,
                                  size_t n, struct arena *arena)
 {
-	struct match_value *values = match_no_values(match, arena);
+	struct match_value *values = match_alloc_values(match, arena);
 
 	if (!values)
 		return NULL;
@@ -46,26 +52,26 @@ struct match_value *match_values(const struct match *match, const struct weir_at
 	return values;
 }
 
-/* Whether it is one in any form. */
+/* Whether the value is an IP address, even one written as a plain number. Parses it only once. */
 static bool is_address(struct match_value *value)
 {
-	if (value->form == IP_UNTRIED)
-		value->form = ip_parse(value->text, &value->ip)          ? IP_VALID
-		              : ip_parse_number(value->text, &value->ip) ? IP_NUMBER
-		                                                         : IP_INVALID;
-	return value->form != IP_INVALID;
+	if (value->address_form == IP_UNTRIED)
+		value->address_form = ip_parse(value->text, &value->ip)          ? IP_VALID
+		                      : ip_parse_number(value->text, &value->ip) ? IP_NUMBER
+		                                                                 : IP_INVALID;
+	return value->address_form != IP_INVALID;
 }
 
 bool match_is_ip(struct match_value *value)
 {
-	return is_address(value) && value->form == IP_VALID;
+	return is_address(value) && value->address_form == IP_VALID;
 }
 
-/* Whether it is a whole number in that range; one past int64_t counts as the end. */
-static bool number_holds(const struct rules_numbers *numbers, struct slice text)
+/* Whether the text is a whole number in the range. A number past int64_t counts as its end. */
+static bool number_in_range(const struct rules_numbers *range, struct slice text)
 {
 	bool minus = slice_skip(&text, SLICE("-"));
-	uint64_t most = (uint64_t)INT64_MAX + minus, value = 0;
+	uint64_t largest = (uint64_t)INT64_MAX + minus, digits = 0;
 	int64_t number;
 
 	if (text.len == 0)
@@ -73,33 +79,38 @@ static bool number_holds(const struct rules_numbers *numbers, struct slice text)
 	for (size_t i = 0; i < text.len; i++) {
 		if (text.data[i] < '0' || text.data[i] > '9')
 			return false;
-		value =
-		    value > most / 10 ? most : u64_min(10 * value + (uint64_t)(text.data[i] - '0'), most);
+		digits = digits > largest / 10
+		             ? largest
+		             : u64_min(10 * digits + (uint64_t)(text.data[i] - '0'), largest);
 	}
-	number = minus ? (int64_t)-value : (int64_t)value;
-	return number >= numbers->first && number <= numbers->last;
+	number = minus ? (int64_t)-digits : (int64_t)digits;
+	return number >= range->first && number <= range->last;
 }
 
-/* With `ip_numbers`: numbers with a sign before them, and of addresses. */
-static bool any_number_holds(const struct rules_numbers *numbers, struct match_value *value)
+/* As number_in_range, for rules that also accept a plus sign, and IPv4 addresses as numbers. */
+static bool number_or_ipv4_in_range(const struct rules_numbers *range, struct match_value *value)
 {
 	struct slice text = value->text;
 	int64_t number;
 
 	if (slice_skip(&text, SLICE("+")) || !memchr(text.data, '.', text.len))
-		return number_holds(numbers, text);
+		return number_in_range(range, text);
 	if (!is_address(value) || !ip_is_v4(&value->ip))
 		return false;
 	number = ip_number(&value->ip);
-	return number >= numbers->first && number <= numbers->last;
+	return number >= range->first && number <= range->last;
 }
 
-/* The same of a range. An address alone is a text to Koala, so a number is not equal to it. */
-static bool any_address_holds(const struct ip_range *range, struct match_value *value)
+/*
+ * Whether the value is an address in the range, even one written as a number. A range of one
+ * address is a text to Koala (whose rules Weir reads), so no number is equal to it.
+ */
+static bool address_or_number_in_range(const struct ip_range *range, struct match_value *value)
 {
-	bool is_one = memcmp(&range->first, &range->last, sizeof range->first) == 0;
+	bool is_one_address = memcmp(&range->first, &range->last, sizeof range->first) == 0;
 
-	return (is_one ? match_is_ip(value) : is_address(value)) && ip_in_range(&value->ip, range);
+	return (is_one_address ? match_is_ip(value) : is_address(value)) &&
+	       ip_in_range(&value->ip, range);
 }
 
 static bool is_listed(const struct dictionary *dictionary, struct match_value *value)
@@ -109,7 +120,8 @@ static bool is_listed(const struct dictionary *dictionary, struct match_value *v
 	return dictionary_has(dictionary, value->text, is_ip ? &value->ip : NULL);
 }
 
-static bool value_holds(const struct rules_value *test, struct match_value *value, bool ip_numbers)
+/* Whether the value passes one test of a condition. `ip_numbers`: numbers count as addresses. */
+static bool value_passes(const struct rules_value *test, struct match_value *value, bool ip_numbers)
 {
 	bool present = value->text.data;
 
@@ -121,7 +133,7 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 		       memcmp(value->text.data, test->text.data, test->text.len) == 0;
 	case RULES_IP_RANGE:
 		return present &&
-		       (ip_numbers ? any_address_holds(&test->range, value)
+		       (ip_numbers ? address_or_number_in_range(&test->range, value)
 		                   : match_is_ip(value) && ip_in_range(&value->ip, &test->range));
 	case RULES_IP_PATTERN:
 		return present && (ip_numbers ? is_address(value) : match_is_ip(value)) &&
@@ -129,8 +141,8 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 	case RULES_LISTED:
 		return present && is_listed(test->dictionary, value);
 	case RULES_NUMBERS:
-		return present && (ip_numbers ? any_number_holds(&test->numbers, value)
-		                              : number_holds(&test->numbers, value->text));
+		return present && (ip_numbers ? number_or_ipv4_in_range(&test->numbers, value)
+		                              : number_in_range(&test->numbers, value->text));
 	case RULES_ANY:
 		return value->text.len > 0;
 	case RULES_NONE:
@@ -139,34 +151,38 @@ static bool value_holds(const struct rules_value *test, struct match_value *valu
 	return false;
 }
 
-#define NOWHERE UINT32_MAX
+#define NO_SLOT UINT32_MAX
 
-/* As condition.equal: the slot of a request's whole value, or NOWHERE. */
-static inline uint32_t equal_of(const struct match *match, size_t attribute,
-                                struct match_value *value)
+/*
+ * Returns 1 + the slot of the request's value, as in struct indexed_condition, or NO_SLOT if no
+ * condition has this value. Looks it up only once.
+ */
+static inline uint32_t whole_value_slot(const struct match *match, size_t attribute,
+                                        struct match_value *value)
 {
 	const struct index_slot *slot;
 
-	if (value->equal != 0)
-		return value->equal;
-	value->equal = NOWHERE;
+	if (value->whole_value_slot != 0)
+		return value->whole_value_slot;
+	value->whole_value_slot = NO_SLOT;
 	if (value->text.data) {
 		slot =
 		    index_find(&match->values,
 		               index_hash(match, attribute, (struct lookup){LOOKUP_EQUAL, 0}, value->text));
-		if (slot->text.data && slice_equal(slot->text, value->text))
-			value->equal = (uint32_t)(slot - match->values.items) + 1;
+		if (slot->whole_value.data && slice_equal(slot->whole_value, value->text))
+			value->whole_value_slot = (uint32_t)(slot - match->values.items) + 1;
 	}
-	return value->equal;
+	return value->whole_value_slot;
 }
 
+/* A negated condition holds if the attribute is present and passes none of the tests. */
 static bool condition_holds(const struct rules_condition *condition, struct match_value *value,
                             bool ip_numbers)
 {
 	bool holds = false;
 
 	for (size_t i = 0; !holds && i < condition->value_count; i++)
-		holds = value_holds(&condition->values[i], value, ip_numbers);
+		holds = value_passes(&condition->values[i], value, ip_numbers);
 	return condition->negated ? !holds && value->text.len > 0 : holds;
 }
 
@@ -177,15 +193,21 @@ static bool rule_holds(const struct match *match, const struct indexed_rule *rul
 		const struct indexed_condition *condition = &rule->conditions[i];
 		struct match_value *value = &values[condition->attribute];
 
-		if (condition->equal != 0
-		        ? equal_of(match, (size_t)condition->attribute, value) != condition->equal
-		        : !condition_holds(condition->rule, value, rule->ip_numbers))
+		bool holds = condition->whole_value_slot != 0
+		                 ? condition->whole_value_slot ==
+		                       whole_value_slot(match, (size_t)condition->attribute, value)
+		                 : condition_holds(condition->definition, value, rule->ip_numbers);
+
+		if (!holds)
 			return false;
 	}
 	return true;
 }
 
-/* The bytes of `value` that this lookup looks up; false when the value has none such. */
+/*
+ * Sets the bytes of the value that the lookup hashes: all, a prefix, or those of the network of an
+ * address. Returns false if the value is too short or is no address.
+ */
 static bool looked_up_bytes(struct lookup lookup, struct match_value *value, struct ip *network,
                             struct slice *bytes)
 {
@@ -205,19 +227,19 @@ static bool looked_up_bytes(struct lookup lookup, struct match_value *value, str
 	}
 }
 
-/* The rules that apply, as they are found. */
+/* A search for the rules that apply to one request. */
 struct rule_search {
 	const struct match *match;
 	struct match_value *values;
 	struct arena *arena;
 	struct match_found *found;
 	size_t capacity;
-	bool in_order;
+	bool found_in_order; /* each rule found so far comes after the one before it */
 };
 
 #define FOUND_FIRST 16
 
-/* Returns false if there is no memory. */
+/* Appends a rule that applies. Returns false if there is no memory. */
 static bool add_found(struct rule_search *search, uint32_t rule)
 {
 	struct match_found *found = search->found;
@@ -231,12 +253,12 @@ static bool add_found(struct rule_search *search, uint32_t rule)
 		found->rules = grown;
 		search->capacity *= 2;
 	}
-	search->in_order &= found->count == 0 || found->rules[found->count - 1] < rule;
+	search->found_in_order &= found->count == 0 || found->rules[found->count - 1] < rule;
 	found->rules[found->count++] = rule;
 	return true;
 }
 
-/* Adds those of the rules that apply. */
+/* Checks each of the rules, and adds those that apply. Returns false if there is no memory. */
 static bool add_matching(struct rule_search *search, const uint32_t *rules, size_t n)
 {
 	const struct match *match = search->match;
@@ -248,11 +270,15 @@ static bool add_matching(struct rule_search *search, const uint32_t *rules, size
 	return true;
 }
 
-static bool verify_filed_rules(struct rule_search *search, size_t number)
+/*
+ * Adds the rules that apply among those that are filed under the request's value of one attribute.
+ * Returns false if there is no memory.
+ */
+static bool add_filed_rules(struct rule_search *search, size_t attribute_number)
 {
 	const struct match *match = search->match;
-	const struct indexed_attribute *attribute = &match->attributes[number];
-	struct match_value *value = &search->values[number];
+	const struct indexed_attribute *attribute = &match->attributes[attribute_number];
+	struct match_value *value = &search->values[attribute_number];
 
 	for (size_t i = 0; i < attribute->lookup_count; i++) {
 		struct lookup lookup = attribute->lookups[i];
@@ -262,19 +288,20 @@ static bool verify_filed_rules(struct rule_search *search, size_t number)
 
 		if (!looked_up_bytes(lookup, value, &network, &bytes))
 			continue;
-		slot = index_find(&match->values, index_hash(match, number, lookup, bytes));
+		slot = index_find(&match->values, index_hash(match, attribute_number, lookup, bytes));
 		if (slot->hash == 0)
 			continue;
-		if (!add_matching(search, match->entries + slot->first, slot->count))
+		if (!add_matching(search, match->entries + slot->first_entry, slot->entry_count))
 			return false;
 	}
 	return true;
 }
 
-/* A few are sorted by moving them; in case of many the bits of all rules are set and read. */
-#define SORTED_MAX 64
+/* Up to so many rules are sorted by insertion, more by a bitmap of all rules. */
+#define INSERTION_SORT_MAX 64
 
-static void sort_few(struct match_found *found)
+/* Sorts the rules that were found by their numbers, and drops duplicates: for short lists. */
+static void sort_by_insertion(struct match_found *found)
 {
 	size_t kept = 0;
 
@@ -293,9 +320,9 @@ static void sort_few(struct match_found *found)
 	found->count = kept;
 }
 
-/* Sorts the rules that were found by their numbers, and drops duplicates: for long lists. */
-static bool sort_without_duplicates(const struct match *match, struct match_found *found,
-                                    struct arena *arena)
+/* As sort_by_insertion, for long lists. Returns false if there is no memory. */
+static bool sort_by_bitmap(const struct match *match, struct match_found *found,
+                           struct arena *arena)
 {
 	size_t words = match->rule_count / 64 + 1, kept = 0;
 	uint64_t *bits = arena_array(arena, words, sizeof *bits);
@@ -311,26 +338,37 @@ static bool sort_without_duplicates(const struct match *match, struct match_foun
 	return true;
 }
 
+/* Sets the folded form of the request's path, if a rule needs it. Returns false without memory. */
+static bool fold_path_value(const struct match *match, struct match_value *values,
+                            struct arena *arena)
+{
+	struct slice path;
+
+	if (match->folded_path_attribute < 0)
+		return true;
+	path = values[match->path_attribute].text;
+	return !path.data || path_fold(arena, path, &values[match->folded_path_attribute].text) == 0;
+}
+
 bool match_rules(const struct match *match, struct match_value *values, struct arena *arena,
                  struct match_found *found)
 {
-	struct rule_search search = {match, values, arena, found, FOUND_FIRST, true};
+	struct rule_search search = {match, values, arena, found, FOUND_FIRST, .found_in_order = true};
 
 	*found = (struct match_found){arena_array(arena, FOUND_FIRST, sizeof *found->rules), 0};
 	if (!found->rules)
 		return false;
-	if (match->folded >= 0 && values[match->path].text.data &&
-	    path_fold(arena, values[match->path].text, &values[match->folded].text) != 0)
+	if (!fold_path_value(match, values, arena))
 		return false;
-	if (!add_matching(&search, match->always, match->always_count))
+	if (!add_matching(&search, match->always_checked, match->always_checked_count))
 		return false;
 	for (size_t i = 0; i < match->attribute_count; i++)
-		if (values[i].text.data && !verify_filed_rules(&search, i))
+		if (values[i].text.data && !add_filed_rules(&search, i))
 			return false;
-	if (search.in_order)
+	if (search.found_in_order)
 		return true;
-	if (found->count > SORTED_MAX)
-		return sort_without_duplicates(match, found, arena);
-	sort_few(found);
+	if (found->count > INSERTION_SORT_MAX)
+		return sort_by_bitmap(match, found, arena);
+	sort_by_insertion(found);
 	return true;
 }

@@ -21,9 +21,15 @@ struct match;
 /** An attribute's value in a request. */
 struct match_value {
 	struct slice text; /* its data is NULL if absent */
-	enum { IP_UNTRIED, IP_VALID, IP_NUMBER, IP_INVALID } form; /* IP_NUMBER as by ip_parse_number */
+	enum {
+		IP_UNTRIED,
+		IP_VALID,
+		IP_NUMBER,
+		IP_INVALID
+	} address_form; /* IP_NUMBER as by ip_parse_number */
 	struct ip ip;
-	uint32_t equal; /* of rule_match.c: 0 until it is looked up; then where, or that it is nowhere */
+	uint32_t whole_value_slot; /* of rule_match.c: 0 until it is looked up; then where, or that it
+	                              is nowhere */
 };
 
 /**
@@ -43,7 +49,7 @@ int match_attribute(const struct match *match, struct slice name);
 int match_key_attribute(const struct match *match, size_t rule, struct slice name);
 
 /** Room for the values of a request, as numbered by match_attribute, from 0: all absent. */
-struct match_value *match_no_values(const struct match *match, struct arena *arena);
+struct match_value *match_alloc_values(const struct match *match, struct arena *arena);
 
 /** The same with the attributes there are; where several have one name the first counts. */
 struct match_value *match_values(const struct match *match, const struct weir_attribute *attributes,

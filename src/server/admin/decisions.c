@@ -22,7 +22,8 @@ __attribute__((noinline)) static void count_denied(struct decider *decider,
                                                    const struct plan_step *step, const char *limit)
 {
 	char text[KEY_PHASES_HASH_TEXT];
-	struct slice name = step->secret ? key_phases_hash_text(step->key.hash, text) : step->key_name;
+	struct slice name =
+	    step->key_is_secret ? key_phases_hash_text(step->key.hash, text) : step->key_name;
 
 	top_count_denial(decider->shared->top, decider->index, step->key.hash, limit, name,
 	                 decider->context.at.now_ns);
@@ -105,7 +106,8 @@ __attribute__((noinline)) static void record_phase(struct decider *decider,
 	size_t n = outcome->phase_change_count;
 	char text[KEY_PHASES_HASH_TEXT];
 
-	key_phases_set_name(&key, step->secret ? key_phases_hash_text(key.hash, text) : step->key_name);
+	key_phases_set_name(&key, step->key_is_secret ? key_phases_hash_text(key.hash, text)
+	                                              : step->key_name);
 	memcpy(changes, outcome->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);

@@ -186,7 +186,7 @@ uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_conf
 	LIST_EACH(&forced->items, struct forced_key, node, item)
 	{
 		/* NULL after a reload without the limit */
-		const weir_limit *limit = engine_limit_of(config->engine, item->key.limit);
+		const weir_limit *limit = engine_find_limit(config->engine, item->key.limit);
 		uint64_t until_ns = item->override.until_ns;
 
 		if (limit && (until_ns == 0 || until_ns > now_ns)) {

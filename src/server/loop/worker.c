@@ -134,10 +134,10 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .spares = &worker->spares,
 	                                        .observe = decisions_count_step,
 	                                        .phase_changed = decisions_count_phase,
-	                                        .failed = decisions_count_failure,
+	                                        .store_failed = decisions_count_failure,
 	                                        .notify = quorum_groups_notify,
-	                                        .claimed = reports_forward,
-	                                        .ready = deferred_plan_done,
+	                                        .permit_claimed = reports_forward,
+	                                        .plan_ready = deferred_plan_done,
 	                                        .owner = &decider->self},
 	                            .batch_slice = BATCH_SLICE,
 	                            .pages = {.intake_number = 1}};

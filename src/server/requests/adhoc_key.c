@@ -54,7 +54,7 @@ static bool reset_key(struct decider *decider, struct work *work, struct reply *
 	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
 	/* a state that had expired by the store's clock counts as none */
-	reply->has_state = plan->only.until_ns != 0;
+	reply->has_state = plan->direct_step.charge_ends_ns != 0;
 	return true;
 }
 

@@ -12,7 +12,7 @@ void adhoc_open(struct adhoc *adhoc)
 	uint64_t year_s = 365 * NS_PER_DAY / NS_PER_S;
 	uint64_t burst = ALGO_HORIZON_NS / NS_PER_S / year_s;
 
-	engine_adhoc_limit(&adhoc->any_limit, burst, 1, year_s, NULL);
+	limit_init_adhoc(&adhoc->any_limit, burst, 1, year_s, NULL);
 }
 
 static size_t slot_of_params(const struct request_adhoc *params)
@@ -48,7 +48,7 @@ int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct 
 		if (!limit)
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
-	status = engine_adhoc_limit(limit, params->burst, params->count, params->period_s, error);
+	status = limit_init_adhoc(limit, params->burst, params->count, params->period_s, error);
 	if (status == WEIR_OK && is_empty)
 		adhoc->slots[i].params = *params;
 	*out = limit;

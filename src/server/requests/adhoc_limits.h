@@ -32,7 +32,7 @@ void adhoc_open(struct adhoc *adhoc);
 /**
  * Finds or makes the limit of `params`. It stays until adhoc_release_limits; do not reset `arena`
  * before. If another limit has the slot, the new one is made in the arena. Returns 0, ENOMEM, or an
- * error of engine_adhoc_limit.
+ * error of limit_init_adhoc.
  */
 int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct arena *arena,
                 struct weir_limit **out, struct weir_error *error);

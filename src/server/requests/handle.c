@@ -250,9 +250,9 @@ static void finish_impossible_cost(struct decider *decider, struct work *work, s
 
 	if (!run_plan(decider, work, reply, engine_decide))
 		return;
-	work->plan.only.allowed = d->allowed = false;
-	work->plan.only.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	decisions_count_step(&decider->self, &work->plan.only);
+	work->plan.direct_step.allowed = d->allowed = false;
+	work->plan.direct_step.reason = d->reason = WEIR_REASON_OVER_LIMIT;
+	decisions_count_step(&decider->self, &work->plan.direct_step);
 }
 
 static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)
@@ -568,9 +568,9 @@ void handle_decide(struct decider *decider, struct work *work, struct reply *rep
 /* Fails a request that names its limit, if that is gone. */
 void handle_drop_removed_limits(struct decider *decider, struct work *work)
 {
-	if (!engine_adapt(&work->plan, decider->config->engine))
+	if (!engine_drop_removed_limits(&work->plan, decider->config->engine))
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
-		               slice_of(work->plan.only.limit->name));
+		               slice_of(work->plan.direct_step.limit->name));
 }
 
 /* The codec gets all of the request if the work has it, otherwise a request with the core alone. */

@@ -51,7 +51,7 @@ static void count_answer(struct decider *decider, const struct rules_rule *rule,
  */
 static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 {
-	return plan->independent ? !step->allowed : step->refused;
+	return plan->steps_are_independent ? !step->allowed : step->refused;
 }
 
 /*
@@ -81,7 +81,8 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 void koala_answer_browse(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;
-	const struct rules_rule *rule = plan->refused ? plan->refused->rule : plan->listed;
+	const struct rules_rule *rule =
+	    plan->refused_step ? plan->refused_step->rule : plan->answering_rule;
 	bool any_rule = false, allowed = reply->decision.allowed, refuses;
 
 	if (rule) {

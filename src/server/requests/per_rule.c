@@ -55,7 +55,7 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 
 	if (rule)
 		prepare_plan(decider, work, r,
-		             &(struct engine_rule_operation){.op = run_plan_op(r->op), .only = rule});
+		             &(struct engine_rule_operation){.op = run_plan_op(r->op), .only_rule = rule});
 	else
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
@@ -90,8 +90,8 @@ static int add_peek_of_store(struct decider *decider, const struct weir_limit *l
 	if (status != WEIR_OK)
 		return status;
 	*peeked |= UINT64_C(1) << store->index;
-	plan->steps[plan->step_count++] = peek.only;
-	plan->remote = true;
+	plan->steps[plan->step_count++] = peek.direct_step;
+	plan->has_remote_steps = true;
 	return WEIR_OK;
 }
 
@@ -103,8 +103,8 @@ void per_rule_prepare_alive(struct decider *decider, struct work *work, const st
 	int status;
 
 	(void)r;
-	engine_prepare_none(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
-	work->plan.independent = true;
+	engine_prepare_empty(&(struct algo_call){ALGO_PEEK, 1}, &work->plan);
+	work->plan.steps_are_independent = true;
 	work->plan.steps = arena_array(&decider->arena, STORES_MAX, sizeof *work->plan.steps);
 	status = work->plan.steps ? WEIR_OK : WEIR_ENOMEM;
 	for (size_t i = 0; i < n && status == WEIR_OK && peeked != config->remote_stores; i++)

@@ -61,7 +61,7 @@ static void apply_stream(struct sealed *sealed, size_t word_count, const struct 
 static bool has_names(const struct weir_permits *permits, const struct engine_names *names)
 {
 	for (size_t i = 0; i < permits->count; i++)
-		if (names->of[i].data)
+		if (names->key_names[i].data)
 			return true;
 	return false;
 }
@@ -77,7 +77,7 @@ static size_t write_names(const struct weir_permits *permits, const struct engin
 	size_t n = 0, left = PERMIT_NAMES_MAX;
 
 	for (size_t i = 0; i < permits->count; i++) {
-		struct slice name = names->of[i];
+		struct slice name = names->key_names[i];
 		bool has_name = name.data && name.len <= left;
 		size_t len = has_name ? name.len : 0, len_plus_1 = has_name ? len + 1 : 0;
 
@@ -112,7 +112,7 @@ static size_t read_names(const uint64_t *words, size_t word_count, struct arena 
 		at += 2;
 		if (len_plus_1 == 0 || len_plus_1 - 1 > size - at)
 			continue;
-		names->of[i] = (struct slice){(const char *)copy + at, len_plus_1 - 1};
+		names->key_names[i] = (struct slice){(const char *)copy + at, len_plus_1 - 1};
 		at += len_plus_1 - 1;
 	}
 	return (at + sizeof *words - 1) / sizeof *words;

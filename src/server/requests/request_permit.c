@@ -29,7 +29,7 @@ static bool covers_step(const struct weir_permits *permits, const struct engine_
                         const struct plan_step *step)
 {
 	for (size_t i = 0; i < permits->count; i++)
-		if (is_charge_of_step(step, &permits->charges[i], names->of[i]))
+		if (is_charge_of_step(step, &permits->charges[i], names->key_names[i]))
 			return true;
 	return false;
 }
@@ -37,7 +37,7 @@ static bool covers_step(const struct weir_permits *permits, const struct engine_
 /* The number of this server among those that share permits; 0 if it shares none. */
 static uint64_t giver_of(const struct decider *decider)
 {
-	return decider->context.claims ? decider->context.giver : 0;
+	return decider->context.claim_store ? decider->context.own_server : 0;
 }
 
 bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,
@@ -50,7 +50,7 @@ bool permit_read(struct decider *decider, struct slice text, struct weir_permits
 	for (size_t i = 0; i < n; i++)
 		if (permit_text_read(text, permit_secrets_at(secrets, i, own), &decider->arena, permits,
 		                     names)) {
-			names->giver = giver_of(decider);
+			names->own_server = giver_of(decider);
 			return true;
 		}
 	return false;
@@ -70,7 +70,7 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, plan) !=
 	    WEIR_OK)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	if (r->kind == REQUEST_LIMIT && !covers_step(&permits, &names, &plan->only))
+	if (r->kind == REQUEST_LIMIT && !covers_step(&permits, &names, &plan->direct_step))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key of the permit, found others");
 	plan->op = permits.cost < granted_cost ? ALGO_REFUND_LAST : ALGO_REFUND;
@@ -99,8 +99,8 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 		            1);
 		return WEIR_OK;
 	}
-	names.giver = giver_of(decider);
-	engine_permits(plan, &permits, &names);
+	names.own_server = giver_of(decider);
+	engine_fill_permits(plan, &permits, &names);
 	reply->permit = permit_text_write(&permits, &names,
 	                                  permit_secrets_at(&decider->shared->permit_secrets, 0,
 	                                                    engine_secret(decider->shared->table)),

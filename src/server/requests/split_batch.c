@@ -103,8 +103,8 @@ void split_batch_copy_item(struct decider *decider, struct work *item)
 {
 	struct plan plan = item->plan;
 
-	if (item->plan.steps == &item->plan.only) /* the plan points into itself */
-		plan.steps = &plan.only;
+	if (item->plan.steps == &item->plan.direct_step) /* the plan points into itself */
+		plan.steps = &plan.direct_step;
 	if (is_error(item))
 		work_fail(decider, item, item->status, slice_of(item->message));
 	else if (item->kind == REQUEST_BATCH)

@@ -61,9 +61,9 @@ static uint64_t rounded_up_ms(uint64_t ns)
 void work_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
-	const struct weir_limit *limit = plan->only.limit;
+	const struct weir_limit *limit = plan->direct_step.limit;
 	/* the request may charge the key several times: all its charges but the last come before */
-	uint64_t total_cost = plan->only.total_cost;
+	uint64_t total_cost = plan->direct_step.total_cost;
 	uint64_t last_cost = u64_min(total_cost, u64_max(plan->cost, 1));
 	uint64_t wait_ns = plan->max_wait_ns == WEIR_ZERO ? 0 : plan->max_wait_ns;
 	struct weir_error error;
@@ -100,12 +100,12 @@ static const struct weir_attribute *longest_key_part(const struct request *r,
 void work_set_rules_status(struct decider *decider, struct work *work, int status,
                            const struct request *r)
 {
-	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.listed : NULL;
+	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.answering_rule : NULL;
 	const struct weir_attribute *part = rule ? longest_key_part(r, rule) : NULL;
 	struct buffer message = {0};
 
 	if (status == WEIR_EPERM) {
-		work_reject_limit(decider, work, work->plan.only.limit);
+		work_reject_limit(decider, work, work->plan.direct_step.limit);
 		return;
 	}
 	if (status == WEIR_ECOST) {

@@ -220,7 +220,7 @@ static bool apply_call(const struct tick *tick, struct group_key *key, struct al
 	*notification = (struct algo_notification){0};
 	call.notification = notification;
 	key->touched_ns = tick->wall_ns;
-	return engine_follow_group(&tick->decider->context, tick->limit, key->hash, &call);
+	return engine_apply_group_operation(&tick->decider->context, tick->limit, key->hash, &call);
 }
 
 /* Applies the group's decision that the key is open or closed. */

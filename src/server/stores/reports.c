@@ -45,8 +45,8 @@ void reports_begin(struct decider *decider)
 {
 	bool shares = store_clients_count(decider->store_clients) > 0;
 
-	decider->context.giver = decider->shared->reports.giver;
-	decider->context.claims = shares ? decider->shared->stores.items[0].store : NULL;
+	decider->context.own_server = decider->shared->reports.giver;
+	decider->context.claim_store = shares ? decider->shared->stores.items[0].store : NULL;
 }
 
 /* Calls the first store, which passes the reports of all servers. */
@@ -89,7 +89,7 @@ static struct slice write_report(struct decider *decider, const struct plan *pla
 	struct slice text;
 	char *report;
 
-	engine_claimed(plan, &permits, &names);
+	engine_fill_claimed_permits(plan, &permits, &names);
 	text = permit_text_write(&permits, &names,
 	                         permit_secrets_at(&decider->shared->permit_secrets, 0, own),
 	                         &decider->arena);
@@ -112,9 +112,9 @@ void reports_forward(void *context, const struct plan *plan)
 	if (!outgoing_report)
 		return;
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].of_other_server)
-			until_ns = u64_max(until_ns, plan->steps[i].until_ns);
-	format_giver(plan->giver, outgoing_report->giver);
+		if (plan->steps[i].granted_by_other_server)
+			until_ns = u64_max(until_ns, plan->steps[i].charge_ends_ns);
+	format_giver(plan->granting_server, outgoing_report->giver);
 	exchange_begin_report(&outgoing_report->exchange, report,
 	                      sat_sub(until_ns, decider->context.at.now_ns) + CLOCK_SKEW_NS);
 	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, on_report_sent);

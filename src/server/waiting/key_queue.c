@@ -45,7 +45,7 @@ static void on_woken(struct waiter *waiter)
 static bool join_queue(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	const struct plan *plan = &suspended->work.plan;
-	const struct algo_limit *limit = &plan->refused->limit->algo;
+	const struct algo_limit *limit = &plan->refused_step->limit->algo;
 	struct queue_entry *queue = &suspended->queue;
 	uint64_t end_ns = sat_add(now_ns, wait_patience_ns(limit, plan->max_wait_ns));
 	struct waitlist *list = waitlist_get_or_make(&waiting->decider->shared->table->waiting);
@@ -55,7 +55,7 @@ static bool join_queue(struct waiting *waiting, struct suspended *suspended, uin
 		return false;
 	queue->queue_end_ns = queue->has_moved ? u64_min(queue->queue_end_ns, end_ns) : end_ns;
 	queue->waiter = (struct waiter){
-	    .hash = plan->waits_at, .wake = on_woken, .priority = plan->refused->priority};
+	    .hash = plan->awaited_key_hash, .wake = on_woken, .priority = plan->refused_step->priority};
 	queue->is_dropped = false;
 	joined = waitlist_join(list, &queue->waiter, wait_queue_max(limit));
 	queue->is_queued = joined != WAITLIST_FULL;
@@ -211,7 +211,8 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 {
 	struct queue_entry *queue = &suspended->queue;
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
-	bool stays_in_queue = queue->is_queued && suspended->work.plan.waits_at == queue->waiter.hash;
+	bool stays_in_queue =
+	    queue->is_queued && suspended->work.plan.awaited_key_hash == queue->waiter.hash;
 
 	if (reply->must_wait && (is_dropped(waiting, suspended) ||
 	                         (!stays_in_queue && !join_another_queue(waiting, suspended, now_ns))))
@@ -237,10 +238,10 @@ void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspende
 	else if (plan->max_wait_ns != 0)
 		plan->max_wait_ns = queue->deadline_ns - now_ns;
 	if (!queue->is_first)
-		plan->position = WAIT_BEHIND;
+		plan->queue_position = WAIT_BEHIND;
 	else
-		plan->position = queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
-	plan->waits_at = queue->waiter.hash;
+		plan->queue_position = queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
+	plan->awaited_key_hash = queue->waiter.hash;
 	if (suspended->unanswered.config != waiting->decider->config)
 		handle_drop_removed_limits(waiting->decider, &suspended->work);
 }

@@ -178,7 +178,7 @@ static size_t list_refundable_charges(const struct work *work, const struct repl
 	const struct work *items = items_of(work, &count);
 
 	if (work->status == WEIR_OK && algo_op_consumes(work->plan.op))
-		n = engine_charges(&work->plan, charges);
+		n = engine_list_charges(&work->plan, charges);
 	for (size_t i = 0; i < count; i++) {
 		const struct reply *item = &reply->items[i];
 

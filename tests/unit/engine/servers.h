@@ -228,8 +228,8 @@ static inline void open_server(struct server *s, uint64_t nodes)
 	s->context = (struct decision_context){.table = s->table,
 	                                       .at = moment_given(NOW),
 	                                       .owner = s,
-	                                       .failed = note_failed,
-	                                       .ready = become_ready,
+	                                       .store_failed = note_failed,
+	                                       .plan_ready = become_ready,
 	                                       .store_clients = &s->client};
 }
 

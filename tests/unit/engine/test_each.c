@@ -169,10 +169,10 @@ static void one_rule_may_be_asked_alone(void **state)
 	struct fixture *f = *state;
 
 	ask(f, (struct engine_rule_operation){.op = ALGO_ACQUIRE}, "7");
-	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only = &rules[3]}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only_rule = &rules[3]}, "7");
 	assert_int_equal(f->plan.step_count, 1);
 	assert_int_equal(f->d.quota - f->d.remaining, 1);
-	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only = &rules[0]}, "7");
+	ask(f, (struct engine_rule_operation){.op = ALGO_PEEK, .only_rule = &rules[0]}, "7");
 	assert_int_equal(f->plan.step_count, 0);
 	assert_true(f->d.allowed);
 }

@@ -278,7 +278,7 @@ static void a_rule_that_allows_past_its_limit_does_not_wait(void **state)
 	assert_int_equal(ask_rules(&scene, call), ENGINE_DONE);
 	assert_int_equal(scene.s.d.reason, WEIR_REASON_OK);
 	assert_int_equal(ask_rules(&scene, call), ENGINE_WAITS); /* there is one place */
-	assert_ptr_equal(scene.s.plan.refused->rule, &scene.rules[1]);
+	assert_ptr_equal(scene.s.plan.refused_step->rule, &scene.rules[1]);
 	assert_int_equal(
 	    engine_deny(&scene.s.context, &scene.s.plan, WEIR_REASON_WAIT_TOO_LONG, &scene.s.d),
 	    ENGINE_DONE);

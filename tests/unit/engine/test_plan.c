@@ -316,7 +316,7 @@ static void stir(struct scene *s, struct request *r)
 		go_on(s, r, engine_deny(&s->context, &r->plan, WEIR_REASON_WAIT_TOO_LONG, &r->decision));
 		return;
 	}
-	r->plan.position = WAIT_FIRST;
+	r->plan.queue_position = WAIT_FIRST;
 	go_on(s, r, engine_resume(&s->context, &r->plan, &r->decision));
 }
 
@@ -381,8 +381,8 @@ static void open_scene(struct scene *s, uint64_t seed)
 	s->context = (struct decision_context){.table = s->table,
 	                                       .at = moment_given(NOW),
 	                                       .owner = s,
-	                                       .failed = note_failed,
-	                                       .ready = become_ready,
+	                                       .store_failed = note_failed,
+	                                       .plan_ready = become_ready,
 	                                       .store_clients = s->store_clients};
 }
 

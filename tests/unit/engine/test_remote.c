@@ -89,7 +89,7 @@ static void the_first_that_is_refused_is_the_answer(void **state)
 	ask(&s, WINDOW, ALGO_ACQUIRE, 5);
 	ask(&s, BUCKET, ALGO_ACQUIRE, 7);
 	check(&s, "three", false);
-	assert_ptr_equal(s.plan.refused, &s.plan.steps[1]);
+	assert_ptr_equal(s.plan.refused_step, &s.plan.steps[1]);
 	assert_string_equal(s.d.limit, "bucket");
 	assert_int_equal(s.d.quota, 7);
 	close_server(&s);
@@ -130,7 +130,7 @@ static void open_allows_and_closed_denies(void **state)
 		assert_int_equal(s.d.reason, WEIR_REASON_STORE_OPEN);
 		assert_int_equal(s.d.quota, 6);
 		assert_int_equal(s.d.remaining, 0);
-		assert_int_equal(engine_charges(&s.plan, NULL), 0);
+		assert_int_equal(engine_list_charges(&s.plan, NULL), 0);
 		ask(&s, CLOSED, ALGO_ACQUIRE, 1);
 		assert_true(!s.d.allowed && s.d.degraded);
 		assert_int_equal(s.d.reason, WEIR_REASON_STORE_FAILURE);
@@ -351,7 +351,7 @@ static void what_local_took_is_given_back_there(void **state)
 		redis.is_away = false;
 		redis.chains = 0;
 		if (by_permit) {
-			engine_permits(&s.plan, &permits, &names);
+			engine_fill_permits(&s.plan, &permits, &names);
 			engine_prepare_permits(s.engine, &permits, &names, &s.arena, &s.plan);
 			assert_int_equal(engine_run(&s.context, &s.plan, &s.d), ENGINE_DONE);
 			assert_true(s.d.allowed);
@@ -386,7 +386,7 @@ static void a_plan_that_waits_tries_the_store_again(void **state)
 	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_WAITS);
 	assert_true(engine_must_poll(&s.plan));
 	assert_int_equal(engine_cancel(&other.context, &other.plan), ENGINE_DONE);
-	s.plan.position = WAIT_FIRST;
+	s.plan.queue_position = WAIT_FIRST;
 	assert_int_equal(engine_resume(&s.context, &s.plan, &s.d), ENGINE_DONE);
 	assert_true(s.d.allowed);
 	assert_int_equal(left(&s, limit_at(&s, PLACES)), 0);
@@ -447,7 +447,7 @@ static void ask_along(struct server *s, uint64_t burst, uint64_t count)
 	struct plan plan;
 	void *memory;
 
-	assert_int_equal(engine_adhoc_limit(&limit, burst, count, 60, NULL), WEIR_OK);
+	assert_int_equal(limit_init_adhoc(&limit, burst, count, 60, NULL), WEIR_OK);
 	assert_int_equal(engine_prepare_limit(s->table, &limit, &(struct algo_call){ALGO_ACQUIRE, 2},
 	                                      SLICE("u"), &plan),
 	                 WEIR_OK);

@@ -51,7 +51,7 @@ static int close_pair(void **state)
 static void take(struct pair *p, const char *path)
 {
 	check(&p->a, path, true);
-	engine_permits(&p->a.plan, &p->permits, &p->names);
+	engine_fill_permits(&p->a.plan, &p->permits, &p->names);
 }
 
 #define OF_A_PAIR(test_) cmocka_unit_test_setup_teardown(test_, open_pair, close_pair)
@@ -97,7 +97,7 @@ static void a_permit_ends(void **state)
 	                 WEIR_OK);
 	assert_int_equal(engine_want_permit(&a->plan), WEIR_OK);
 	engine_run(&a->context, &a->plan, &a->d);
-	engine_permits(&a->plan, &p->permits, &p->names);
+	engine_fill_permits(&a->plan, &p->permits, &p->names);
 	a->context.at = moment_given(NOW + 3600 * NS_PER_S - 1);
 	refund(a, &p->permits, &p->names, true);
 	assert_true(a->d.allowed);
@@ -196,7 +196,7 @@ static void each_charge_is_given_back_for_itself(void **state)
 
 	take(p, "mixed");
 	one = p->names;
-	one.of[1].data = NULL;
+	one.key_names[1].data = NULL;
 	refund(b, &p->permits, &one, false);
 	assert_int_equal(left(b, limit_at(b, WINDOW)), 5);
 	assert_int_equal(left(b, limit_at(b, PLACES)), 0);
@@ -222,7 +222,7 @@ static void a_refund_wakes_those_who_wait_where_it_is_made(void **state)
 
 	take(p, "mixed");
 	ask(b, PLACES, ALGO_ACQUIRE, 1);
-	waiter.hash = b->plan.only.key.hash;
+	waiter.hash = b->plan.direct_step.key.hash;
 	assert_int_equal(waitlist_join(waitlist_get_or_make(&b->table->waiting), &waiter, 9),
 	                 WAITLIST_FIRST);
 	was_woken = false;

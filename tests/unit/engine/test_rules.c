@@ -251,8 +251,8 @@ static void tell(void *context, const struct plan_step *step)
 	struct told *told = context;
 
 	told->shadow += step->shadow;
-	told->denied += !step->allowed && step->reason == WEIR_REASON_OVER_LIMIT &&
-	                step->until_ns == 0;
+	told->denied +=
+	    !step->allowed && step->reason == WEIR_REASON_OVER_LIMIT && step->charge_ends_ns == 0;
 }
 
 static void ask_at_cost(struct fixture *f, uint64_t cost, struct told *told)
@@ -516,8 +516,8 @@ static void test_limits_are_found_by_name_among_many(void **context)
 		const struct weir_limit *limit = weir_engine_limit(f.engine, names[i], strlen(names[i]));
 
 		assert_string_equal(weir_limit_name(limit), names[i]);
-		assert_ptr_equal(engine_limit_of(f.engine, limit->algo.identity), limit);
-		assert_null(engine_limit_of(f.engine, ~limit->algo.identity));
+		assert_ptr_equal(engine_find_limit(f.engine, limit->algo.identity), limit);
+		assert_null(engine_find_limit(f.engine, ~limit->algo.identity));
 	}
 	assert_null(weir_engine_limit(f.engine, "l1000", 5));
 	assert_null(weir_engine_limit(f.engine, "l", 1));

@@ -181,8 +181,9 @@ static bool check_request(struct scene *scene, enum algo_op op, uint64_t cost)
 
 	if (never) {
 		assert_int_equal(prepare_by_rules(scene, &(struct algo_call){op, cost}), WEIR_ECOST);
-		assert_string_equal(scene->s.plan.only.limit->name, limits[never->limit].options.name);
-		assert_int_equal(scene->s.plan.only.total_cost, never->units);
+		assert_string_equal(scene->s.plan.direct_step.limit->name,
+		                    limits[never->limit].options.name);
+		assert_int_equal(scene->s.plan.direct_step.total_cost, never->units);
 		return false;
 	}
 	expected = expect(scene, charges, n);
@@ -440,7 +441,8 @@ static void charges_of_one_paced_count_have_to_fit_into_the_wait(void **state)
 				run_prepared(&scene);
 				assert_true(scene.s.d.allowed);
 			} else {
-				assert_string_equal(scene.s.plan.only.limit->name, cases[i].limit->options.name);
+				assert_string_equal(scene.s.plan.direct_step.limit->name,
+				                    cases[i].limit->options.name);
 			}
 			close_scene(&scene);
 		}

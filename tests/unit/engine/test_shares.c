@@ -111,7 +111,8 @@ static void open_origin(const struct kind *kind, struct weir_limit *origin)
 	const struct weir_limit_options *o = &kind->options;
 
 	if (kind->is_adhoc)
-		assert_int_equal(engine_adhoc_limit(origin, o->burst, o->rate.count, o->rate.period, NULL), 0);
+		assert_int_equal(limit_init_adhoc(origin, o->burst, o->rate.count, o->rate.period, NULL),
+		                 0);
 	else
 		assert_int_equal(limit_init(origin, o, NULL), WEIR_OK);
 }
@@ -126,8 +127,9 @@ static void open_node(struct node *node, const struct kind *kind, const struct w
 	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 100}, &node->table, NULL),
 	                 WEIR_OK);
 	store = node->table->store;
-	status = kind->is_adhoc ? limit_adhoc_local(&node->local, origin, nodes, store)
-	                        : limit_init_local(&node->local, origin, &kind->options, nodes, store, &error);
+	status = kind->is_adhoc
+	             ? limit_init_adhoc_local(&node->local, origin, nodes, store)
+	             : limit_init_local(&node->local, origin, &kind->options, nodes, store, &error);
 	if (status != WEIR_OK)
 		fail_msg("%s, %" PRIu64 " nodes: %s", kind->name, nodes, error.message);
 }

@@ -71,15 +71,15 @@ static void names_of_keys_are_read_as_they_were_written(void **state)
 	for (size_t i = 0; i < sizeof key; i++)
 		key[i] = (char)(i * 7);
 	for (size_t i = 0; i < n; i++)
-		names.of[i] = (struct slice){i == 6 ? NULL : key + i, lengths[i]};
+		names.key_names[i] = (struct slice){i == 6 ? NULL : key + i, lengths[i]};
 	text = permit_text_write(&permits, &names, &secret, &arena);
 	assert_true(permit_text_read(text, &secret, &arena, &found, &read));
 	assert_false(permit_text_read(text, &other, &arena, &found, &read));
 	assert_true(permit_text_read(text, &secret, &arena, &found, &read));
 	assert_memory_equal(&found, &permits, sizeof permits);
 	for (size_t i = 0; i < n; i++) {
-		assert_int_equal(read.of[i].data != NULL, i != 5 && i != 6);
-		assert_true(i == 5 || slice_equal(read.of[i], names.of[i]));
+		assert_int_equal(read.key_names[i].data != NULL, i != 5 && i != 6);
+		assert_true(i == 5 || slice_equal(read.key_names[i], names.key_names[i]));
 	}
 	arena_free(&arena);
 }
