@@ -9,7 +9,7 @@ void decisions_count(struct decider *decider, size_t metric, bool shadow, bool a
                      enum weir_reason reason)
 {
 	struct metrics_counts *counts =
-	    metrics_counts_of(decider->config->metrics[metric], decider->index);
+	    metrics_counts_of(decider->config->limit_counters[metric], decider->index);
 
 	metrics_add(&counts->decisions[shadow][reason][allowed], 1);
 }
@@ -36,7 +36,7 @@ void decisions_count_step(void *context, const struct plan_step *step)
 
 	decisions_count(decider, metric, step->shadow, step->allowed, step->reason);
 	if (!step->allowed && !step->shadow)
-		count_denied(decider, step, decider->config->metrics[metric]->name);
+		count_denied(decider, step, decider->config->limit_counters[metric]->name);
 }
 
 void decisions_count_failure(void *context, const struct plan_step *step, enum rules_failure policy)
@@ -45,7 +45,7 @@ void decisions_count_failure(void *context, const struct plan_step *step, enum r
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 
 	metrics_add(
-	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->failures[policy], 1);
+	    &metrics_counts_of(decider->config->limit_counters[metric], decider->index)->failures[policy], 1);
 }
 
 static void log_phase_change(struct decider *decider, const char *limit,
@@ -101,7 +101,7 @@ __attribute__((noinline)) static void record_phase(struct decider *decider,
 	struct key_phase key = {
 	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
-	const struct named_counters *limit = decider->config->metrics[metric];
+	const struct named_counters *limit = decider->config->limit_counters[metric];
 	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
 	size_t n = outcome->phase_change_count;
 	char text[KEY_PHASES_HASH_TEXT];

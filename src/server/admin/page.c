@@ -50,7 +50,7 @@ static bool find_phases(struct decider *decider, struct metrics_now *now)
 
 		if (!algo_has_phases(&limit->algo))
 			continue;
-		of->limit = decider->config->metrics[i];
+		of->limit = decider->config->limit_counters[i];
 		store_count_phases(decider->shared->table->store, &limit->algo, decider->context.at.now_ns,
 		                   of->counts);
 		now->phases_count++;

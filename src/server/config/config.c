@@ -1,3 +1,7 @@
+/*
+ * config.c: compiles everything that a reload replaces (rules, limits, users, certificates) into
+ * one object, and hands it to the threads of the server by counted references.
+ */
 #include "server/config/config.h"
 
 #include <stdlib.h>
@@ -7,8 +11,9 @@
 #include "engine/engine.h"
 #include "rules/model.h"
 
-static int read_rules(const struct weir_config_files *files, struct weir_config **out,
-                      struct weir_error *error)
+/* Reads the files, or makes a configuration without rules if there are none. */
+static int read_rules_of_files(const struct weir_config_files *files, struct weir_config **out,
+                               struct weir_error *error)
 {
 	if (files->count > 0)
 		return weir_config_read_files(files, out, error);
@@ -25,7 +30,7 @@ int server_config_open(const struct weir_config_files *files, struct server_conf
 	*out = NULL;
 	if (!config)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	status = read_rules(files, &config->rules, error);
+	status = read_rules_of_files(files, &config->rules, error);
 	if (status != WEIR_OK) {
 		free(config);
 		return status;
@@ -35,39 +40,46 @@ int server_config_open(const struct weir_config_files *files, struct server_conf
 	return WEIR_OK;
 }
 
-/* Limits have the engine's order; after them come the two that always exist. */
-static int find_metrics(struct server_config *config, struct metrics *metrics,
-                        struct weir_error *error)
+/*
+ * Finds the counters of each limit, in the engine's order, and of each rule, so that a request
+ * finds them by index. Two counters that always exist follow those of the limits: for limits that
+ * come with requests, and for requests without a limit.
+ */
+static int find_counters(struct server_config *config, struct metrics *metrics,
+                         struct weir_error *error)
 {
 	const struct weir_config *rules = config->rules;
 	size_t n = engine_limit_count(config->engine);
 
-	config->metric_adhoc = n;
-	config->metric_no_limit = n + 1;
-	config->metrics = calloc(n + 2, sizeof *config->metrics);
-	config->answers = calloc(rules->rule_count + 1, sizeof *config->answers);
-	if (!config->metrics || !config->answers)
+	config->adhoc_counters_index = n;
+	config->no_limit_counters_index = n + 1;
+	config->limit_counters = calloc(n + 2, sizeof *config->limit_counters);
+	config->rule_counters = calloc(rules->rule_count + 1, sizeof *config->rule_counters);
+	if (!config->limit_counters || !config->rule_counters)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n + 2; i++) {
-		const char *name = i == config->metric_adhoc ? "CL.THROTTLE" : "";
+		const char *name = i == config->adhoc_counters_index ? "CL.THROTTLE" : "";
 
 		if (i < n)
 			name = engine_limit_at(config->engine, i)->name;
-		config->metrics[i] = metrics_limit(metrics, name);
-		if (!config->metrics[i])
+		config->limit_counters[i] = metrics_limit(metrics, name);
+		if (!config->limit_counters[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	for (size_t i = 0; i < rules->rule_count; i++) {
-		config->answers[i] = metrics_rule(metrics, rules->rules[i].name);
-		if (!config->answers[i])
+		config->rule_counters[i] = metrics_rule(metrics, rules->rules[i].name);
+		if (!config->rule_counters[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
 	return WEIR_OK;
 }
 
-/* Fills in the store of each limit, or NULL for the default. */
-static int find_stores(const struct weir_config *rules, weir_table *table, struct stores *stores,
-                       struct store **out, struct weir_error *error)
+/*
+ * Opens the stores that limits name, and fills in the store of each limit: the one at Redis, the
+ * table's for `store: memory`, or NULL for the default if the limit names none.
+ */
+static int open_named_stores(const struct weir_config *rules, weir_table *table,
+                             struct stores *stores, struct store **out, struct weir_error *error)
 {
 	for (size_t i = 0; i < rules->limit_count; i++) {
 		const struct rules_text *named = &rules->limits[i].store;
@@ -92,7 +104,7 @@ int server_config_engine(const struct weir_config *rules, weir_table *table, str
                          weir_engine **out, struct weir_error *error)
 {
 	struct store **found = calloc(rules->limit_count + 1, sizeof *found);
-	int status = found ? find_stores(rules, table, stores, found, error)
+	int status = found ? open_named_stores(rules, table, stores, found, error)
 	                   : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status == WEIR_OK)
@@ -122,7 +134,10 @@ int server_config_tls(const struct weir_config *rules, struct tls_context **out,
 	return status;
 }
 
-/* Listeners that have TLS keep it until a restart. */
+/*
+ * Loads the certificates, or keeps those of the configuration `before` if the new one has none:
+ * listeners that have TLS keep it until a restart.
+ */
 static int open_tls(struct server_config *config, const struct server_config *before,
                     struct weir_error *error)
 {
@@ -140,6 +155,7 @@ int server_config_compile(struct server_config *config, const struct server_conf
 	const struct weir_config *rules = config->rules;
 	int status = server_config_engine(rules, table, stores, &config->engine, error);
 
+	/* the stores at Redis, which answer a decision later */
 	config->remote_stores = stores->main ? UINT64_C(1) << stores->main->index : 0;
 	for (size_t i = 0; i < rules->limit_count && status == WEIR_OK; i++) {
 		const struct store *store = engine_remote_store(table, engine_limit_at(config->engine, i));
@@ -152,13 +168,13 @@ int server_config_compile(struct server_config *config, const struct server_conf
 	    users_open(&config->users, rules, config->engine, before ? before->users : NULL, error);
 	if (status == WEIR_OK)
 		status = open_tls(config, before, error);
-	return status == WEIR_OK ? find_metrics(config, metrics, error) : status;
+	return status == WEIR_OK ? find_counters(config, metrics, error) : status;
 }
 
 static void close_config(struct server_config *config)
 {
-	free(config->metrics);
-	free(config->answers);
+	free(config->limit_counters);
+	free(config->rule_counters);
 	users_close(config->users);
 	tls_context_close(config->tls);
 	weir_engine_close(config->engine);
@@ -178,8 +194,8 @@ void server_config_release(struct server_config *config)
 	while (config && atomic_fetch_sub_explicit(&config->references, 1, memory_order_acq_rel) == 1) {
 		struct server_config *next = atomic_load_explicit(&config->successor, memory_order_relaxed);
 
-		close_config(config); /* before the next one, to which its limits point */
-		config = next;
+		close_config(config); /* before its successor, to which its limits point */
+		config = next;        /* the reference that the closed one had to its successor */
 	}
 }
 
@@ -187,7 +203,7 @@ void server_config_replace(struct server_config **config, struct server_config *
 {
 	struct server_config *old = *config;
 
-	engine_succeed(old->engine, next->engine);
+	engine_succeed(old->engine, next->engine); /* the new limits take over the counts */
 	atomic_store_explicit(&old->successor, server_config_retain(next), memory_order_release);
 	*config = next;
 	server_config_release(old);
@@ -202,6 +218,7 @@ struct server_config *server_config_newest(struct server_config *config)
 	return config;
 }
 
+/* Returns false if the caller has the newest configuration already. */
 bool server_config_advance(struct server_config **config)
 {
 	struct server_config *old = *config, *newest = server_config_newest(old);

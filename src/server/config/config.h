@@ -1,6 +1,6 @@
 /*
- * config.h: compiles everything that a reload replaces into one immutable object with a reference
- * count.
+ * config.h: compiles everything that a reload replaces (rules, limits, users, certificates) into
+ * one immutable object with a reference count.
  *
  * The server's thread owns a reference to the newest configuration, and each worker one to the
  * newest that it has seen. A configuration also owns a reference to its successor. So a thread with
@@ -25,14 +25,14 @@ struct server_config {
 	struct server_config *_Atomic successor; /* set once another has replaced it */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct users *users;             /* NULL if there are none */
-	struct tls_context *tls;         /* of its listeners, or NULL */
-	struct named_counters **metrics; /* in the order of the engine's limits */
-	struct named_counters **answers; /* in the order of the rules */
-	size_t metric_adhoc;             /* index in `metrics` of limits that come with requests */
-	size_t metric_no_limit;          /* and of requests to which no limit applies */
-	uint64_t
-	    remote_stores; /* a set of indexes: the stores that complete steps later and have limits */
+	struct users *users;     /* NULL if there are none */
+	struct tls_context *tls; /* of its listeners, or NULL */
+	struct named_counters **limit_counters; /* in the order of the engine's limits, and two more */
+	struct named_counters **rule_counters; /* in the order of the rules */
+	size_t adhoc_counters_index; /* index in `limit_counters` of limits that come with requests */
+	size_t no_limit_counters_index; /* and of requests to which no limit applies */
+	/* bit `index` of each store at Redis with limits; its answers come later than the call */
+	uint64_t remote_stores;
 };
 
 /**

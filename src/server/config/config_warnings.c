@@ -1,3 +1,8 @@
+/*
+ * config_warnings.c: warns of settings of a configuration that are valid but hardly intended, for
+ * example a limit that is counted in another place than the operator may expect, or a certificate
+ * that has expired.
+ */
 #include "server/config/config_warnings.h"
 
 #include <stdarg.h>
@@ -8,14 +13,15 @@
 #include "algo/algorithm.h"
 #include "engine/engine.h"
 
+/* The configuration to check, and the function that receives the warnings. */
 struct warnings {
 	const struct weir_config *config;
 	const struct settings_plan *plan;
-	config_warnings_report *say;
-	void *context;
+	config_warning_callback *report;
+	void *context; /* the first argument of `report` */
 };
 
-/* A position in a file, or line 0. */
+/* A position in a file; line 0 stands for a flag or the file as a whole. */
 struct position {
 	const char *file;
 	unsigned line, column;
@@ -30,65 +36,77 @@ warn_at(const struct warnings *warnings, struct position position, const char *f
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	warnings->say(warnings->context, &(struct weir_config_remark){.path = position.file,
-	                                                              .line = position.line,
-	                                                              .column = position.column,
-	                                                              .text = text});
-}
-
-/* The text that names the limit's Redis; NULL if the limit is in the table or nowhere. */
-static const struct rules_text *redis_of(const struct warnings *warnings, size_t limit)
-{
-	const struct rules_limit *from = &warnings->config->limits[limit];
-	const struct algorithm *algorithm = algorithm_of(from->options.algorithm);
-
-	if (algorithm->draws || algorithm->judges || !rules_store(from, warnings->plan->redis))
-		return NULL;
-	return from->store.text ? &from->store : &warnings->config->store;
+	warnings->report(warnings->context, &(struct weir_config_remark){.path = position.file,
+	                                                                 .line = position.line,
+	                                                                 .column = position.column,
+	                                                                 .text = text});
 }
 
 /*
- * The Redis of a limit that each server would grant whole while that Redis is unavailable, because
- * its on_store_failure is local; NULL if there is none.
+ * The text of the file, with its position, that names the Redis where the limit is counted. NULL if
+ * the limit is counted in this server.
  */
-static const struct rules_text *redis_of_local_limit(const struct warnings *warnings)
+static const struct rules_text *redis_text_of_limit(const struct warnings *warnings, size_t limit)
+{
+	const struct rules_limit *rules = &warnings->config->limits[limit];
+	const struct algorithm *algorithm = algorithm_of(rules->options.algorithm);
+	bool is_per_server = algorithm->draws || algorithm->judges;
+
+	if (is_per_server || !rules_store(rules, warnings->plan->redis))
+		return NULL;
+	return rules->store.text ? &rules->store : &warnings->config->store;
+}
+
+/*
+ * The text that names the Redis of some limit whose on_store_failure is `local`: while that Redis
+ * is unavailable, each server counts the limit alone. NULL if there is no such limit.
+ */
+static const struct rules_text *redis_text_of_local_limit(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
 	const struct rules_text *redis = NULL;
 
 	for (size_t i = 0; i < config->limit_count && !redis; i++)
 		if (config->limits[i].on_store_failure == RULES_LOCAL)
-			redis = redis_of(warnings, i);
+			redis = redis_text_of_limit(warnings, i);
 	for (size_t i = 0; i < config->rule_count && !redis; i++) {
 		const struct rules_rule *rule = &config->rules[i];
 		bool is_local = rule->has_on_store_failure && rule->on_store_failure == RULES_LOCAL;
 
 		for (size_t j = 0; is_local && j < rule->limit_count && !redis; j++)
-			redis = redis_of(warnings, rule->limits[j]);
+			redis = redis_text_of_limit(warnings, rule->limits[j]);
 	}
-	/* Without limits in the file, limits that come with requests count there. */
+	/* Without limits in the file, those that come with requests are counted at the server's Redis.
+	 */
 	return config->limit_count == 0 && warnings->plan->redis ? &config->store : redis;
 }
 
-static void check_nodes(const struct warnings *warnings)
+static void warn_of_missing_nodes(const struct warnings *warnings)
 {
-	const struct rules_text *store = warnings->config->has_nodes ? NULL : redis_of_local_limit(warnings);
-	/* a flag may have named another store than the file */
-	bool in_file =
-	    store && store->text &&
-	    (store != &warnings->config->store || strcmp(store->text, warnings->plan->redis) == 0);
+	const struct rules_text *store =
+	    warnings->config->has_nodes ? NULL : redis_text_of_local_limit(warnings);
+	/* a flag may name the server's store in place of the file */
+	bool is_servers_store = store == &warnings->config->store;
+	bool is_named_in_file = store && store->text &&
+	                        (!is_servers_store || strcmp(store->text, warnings->plan->redis) == 0);
 
 	if (store)
-		warn_at(warnings,
-		        in_file ? (struct position){store->file, store->line, store->column}
-		                : (struct position){0},
-		        "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
-		        "each server would grant the whole quota of limits whose on_store_failure is local");
+		warn_at(
+		    warnings,
+		    is_named_in_file ? (struct position){store->file, store->line, store->column}
+		                     : (struct position){0},
+		    "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
+		    "each server would grant the whole quota of limits whose on_store_failure is local");
 }
 
-static void check_chunk(const struct warnings *warnings, const struct rules_limit *limit,
-                        uint64_t quota)
+/*
+ * Warns of a chunk that makes no sense: the share of a limit's quota that a server takes from Redis
+ * at once, to grant it without asking Redis again.
+ */
+static void warn_of_chunk(const struct warnings *warnings, const struct rules_limit *limit,
+                          uint64_t quota)
 {
+	/* quota * chunk_percent / 100 without overflow */
 	uint64_t units = quota / 100 * limit->chunk_percent + quota % 100 * limit->chunk_percent / 100;
 	/* without `nodes` at least two servers are assumed */
 	uint64_t nodes = warnings->config->has_nodes ? warnings->config->nodes : 2;
@@ -114,59 +132,59 @@ static void check_chunk(const struct warnings *warnings, const struct rules_limi
 		    limit->options.name);
 }
 
-/* Warns of settings that have no effect beside the window of outcomes. */
-static void check_breaker(const struct warnings *warnings, const struct rules_limit *limit)
+/* Warns of settings of a circuit breaker that have no effect beside its other settings. */
+static void warn_of_breaker(const struct warnings *warnings, const struct rules_limit *limit)
 {
-	const struct weir_breaker_options *given = limit->options.breaker;
-	struct weir_limit_options all = limit->options;
+	const struct weir_breaker_options *configured = limit->options.breaker;
+	struct weir_limit_options with_defaults = limit->options;
 	union algo_own own;
-	const struct weir_breaker_options *filled = &own.breaker;
+	const struct weir_breaker_options *effective = &own.breaker;
 	struct position position = {limit->file, limit->line, limit->column};
 
-	algorithm_resolve(&all, &own);
-	if (filled->quorum && !rules_store(limit, warnings->plan->redis))
+	algorithm_resolve(&with_defaults, &own); /* fills in `own.breaker` */
+	if (effective->quorum && !rules_store(limit, warnings->plan->redis))
 		warn_at(warnings, position,
 		        "expected a store at Redis beside quorum, found none: this server alone judges "
 		        "limit \"%s\"",
 		        limit->options.name);
-	if (given->slow_percent && filled->slow_ns == 0)
+	if (configured->slow_percent && effective->slow_ns == 0)
 		warn_at(warnings, position,
 		        "expected slow beside slow_rate, found none: no call of limit \"%s\" is slow",
 		        limit->options.name);
-	if (given->minimum && filled->calls && given->minimum > filled->calls)
+	if (configured->minimum && effective->calls && configured->minimum > effective->calls)
 		warn_at(warnings, position,
 		        "expected a minimum of at most the %llu calls of the window, found %llu: limit "
 		        "\"%s\" is judged from %llu calls on",
-		        (unsigned long long)filled->calls, (unsigned long long)given->minimum,
-		        limit->options.name, (unsigned long long)filled->calls);
-	if (given->probe_timeout_ns > filled->permit_timeout_ns)
+		        (unsigned long long)effective->calls, (unsigned long long)configured->minimum,
+		        limit->options.name, (unsigned long long)effective->calls);
+	if (configured->probe_timeout_ns > effective->permit_timeout_ns)
 		warn_at(warnings, position,
 		        "expected a probe_timeout of at most permit_timeout, found a longer one: probes of "
 		        "limit "
 		        "\"%s\" end with their permits",
 		        limit->options.name);
-	if (given->sleep_max_ns && given->sleep_max_ns < filled->sleep_ns)
+	if (configured->sleep_max_ns && configured->sleep_max_ns < effective->sleep_ns)
 		warn_at(warnings, position,
 		        "expected a sleep_max of at least sleep, found a shorter one: each sleep of limit "
 		        "\"%s\" is as long as the first",
 		        limit->options.name);
-	if (filled->calls && given->failures > filled->calls)
+	if (effective->calls && configured->failures > effective->calls)
 		warn_at(warnings, position,
 		        "expected failures of at most the %llu calls of the window, found %u: limit \"%s\" "
 		        "opens when all of these calls failed",
-		        (unsigned long long)filled->calls, given->failures, limit->options.name);
+		        (unsigned long long)effective->calls, configured->failures, limit->options.name);
 }
 
 static void warn_of_limit(const struct warnings *warnings, const struct rules_limit *limit,
                           const struct weir_limit *compiled)
 {
-	bool in_file = *warnings->plan->path != '\0';
+	bool table_is_in_file = *warnings->plan->path != '\0';
 
 	if (limit->options.breaker)
-		check_breaker(warnings, limit);
+		warn_of_breaker(warnings, limit);
 	if (limit->chunk_percent)
-		check_chunk(warnings, limit, compiled->algo.quota);
-	if (in_file && limit->store.text && !rules_store(limit, NULL))
+		warn_of_chunk(warnings, limit, compiled->algo.quota);
+	if (table_is_in_file && limit->store.text && !rules_store(limit, NULL))
 		warn_at(
 		    warnings, (struct position){limit->store.file, limit->store.line, limit->store.column},
 		    "expected no `store: memory` beside a store in a file, found it: limit \"%s\" is in "
@@ -174,22 +192,22 @@ static void warn_of_limit(const struct warnings *warnings, const struct rules_li
 		    limit->options.name);
 }
 
-static void check_tls(const struct warnings *warnings, const struct tls_context *tls)
+static void warn_of_tls(const struct warnings *warnings, const struct tls_context *tls)
 {
 	const struct rules_tls *rules = &warnings->config->tls;
 	struct position position = {warnings->config->file, rules->line, rules->column};
 	const char *key = rules->key ? rules->key : rules->cert;
-	struct stat file;
+	struct stat key_file;
 
 	if (tls_context_is_expired(tls))
 		warn_at(warnings, position,
 		        "expected a certificate that is valid today, found one that has expired or has not "
 		        "begun: clients refuse cert=%s",
 		        rules->cert);
-	if (stat(key, &file) == 0 && file.st_mode & S_IRWXO)
+	if (stat(key, &key_file) == 0 && key_file.st_mode & S_IRWXO)
 		warn_at(warnings, position,
 		        "expected a key that other users can't read, found mode %04o: key=%s",
-		        (unsigned)file.st_mode & 07777, key);
+		        (unsigned)key_file.st_mode & 07777, key);
 	if (rules->ca && rules->clients == RULES_CLIENTS_NONE)
 		warn_at(
 		    warnings, position,
@@ -203,7 +221,8 @@ static bool has_unix_socket(const struct settings_plan *plan)
 	       net_address_is_unix(&plan->admin);
 }
 
-static void check_user(const struct warnings *warnings, const struct rules_user *user)
+/* Warns of a user that nobody can log in as, because no listener asks for the user's proof. */
+static void warn_of_user(const struct warnings *warnings, const struct rules_user *user)
 {
 	struct position position = {warnings->config->file, user->line, user->column};
 
@@ -220,21 +239,24 @@ static void check_user(const struct warnings *warnings, const struct rules_user 
 		        user->name);
 }
 
-/* Warns of settings that have no effect beside others. */
-static void check_access(const struct warnings *warnings)
+/* Warns of users without effect, and of `protected` networks that users make void. */
+static void warn_of_access(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
 
 	for (size_t i = 0; i < config->user_count; i++)
-		check_user(warnings, &config->users[i]);
+		warn_of_user(warnings, &config->users[i]);
 	if (config->user_count > 0 && (config->unprotected || config->protected_count > 0))
 		warn_at(warnings, (struct position){config->file, 0, 0},
 		        "expected no `protected` beside users, found it: users alone decide, whatever the "
 		        "address");
 }
 
-/* Whether a request at /auth has the attribute: one of these four, or a forwarded one. */
-static bool is_at_auth(const char *attribute)
+/*
+ * Whether a request at /auth, where proxies ask for decisions, can have the attribute: each has
+ * these four, and the proxy may forward others.
+ */
+static bool is_known_at_auth(const char *attribute)
 {
 	static const char *const always[] = {"method", "host", "path", "ip"};
 	struct forwarded_attribute forwarded;
@@ -245,8 +267,8 @@ static bool is_at_auth(const char *attribute)
 	return forwarded_parse(attribute, &forwarded);
 }
 
-/* Whether a request without the attribute can meet the condition. */
-static bool admits_none(const struct rules_condition *condition)
+/* Whether the condition holds for a request that lacks its attribute. */
+static bool holds_without_attribute(const struct rules_condition *condition)
 {
 	for (size_t i = 0; i < condition->value_count && !condition->negated; i++)
 		if (condition->values[i].test == RULES_NONE)
@@ -254,17 +276,22 @@ static bool admits_none(const struct rules_condition *condition)
 	return false;
 }
 
+/* Whether a request at /auth can meet all conditions of the rule. */
 static bool may_apply_at_auth(const struct rules_rule *rule)
 {
 	for (size_t i = 0; i < rule->condition_count; i++)
-		if (!is_at_auth(rule->conditions[i].attribute) && !admits_none(&rule->conditions[i]))
+		if (!is_known_at_auth(rule->conditions[i].attribute) &&
+		    !holds_without_attribute(&rule->conditions[i]))
 			return false;
 	return true;
 }
 
-/* Warns if a limit needs reports of requests at /auth, whose answers have no permit. */
-static void check_reports(const struct warnings *warnings, const struct rules_rule *rule,
-                          const weir_engine *engine)
+/*
+ * Warns if a rule that applies at /auth has a limit that needs reports of how requests end: answers
+ * to a proxy have no permit, so it can't report.
+ */
+static void warn_of_missing_reports(const struct warnings *warnings, const struct rules_rule *rule,
+                                    const weir_engine *engine)
 {
 	const struct weir_limit *limit = NULL;
 
@@ -282,16 +309,16 @@ static void check_reports(const struct warnings *warnings, const struct rules_ru
 
 void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
                            const struct tls_context *tls, const struct settings_plan *plan,
-                           config_warnings_report *say, void *context)
+                           config_warning_callback *report, void *context)
 {
-	const struct warnings warnings = {config, plan, say, context};
+	const struct warnings warnings = {config, plan, report, context};
 
-	check_nodes(&warnings);
+	warn_of_missing_nodes(&warnings);
 	for (size_t i = 0; i < config->limit_count; i++)
 		warn_of_limit(&warnings, &config->limits[i], engine_limit_at(engine, i));
 	for (size_t i = 0; i < config->rule_count && config->auth == RULES_AUTH_YES; i++)
-		check_reports(&warnings, &config->rules[i], engine);
+		warn_of_missing_reports(&warnings, &config->rules[i], engine);
 	if (tls)
-		check_tls(&warnings, tls);
-	check_access(&warnings);
+		warn_of_tls(&warnings, tls);
+	warn_of_access(&warnings);
 }

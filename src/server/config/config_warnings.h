@@ -12,14 +12,14 @@
 #include "tls/context.h"
 
 /* `warning` lives until the function returns; line 0 means that a flag causes it. */
-typedef weir_config_say config_warnings_report;
+typedef weir_config_say config_warning_callback;
 
 /**
- * Calls `say` for each warning, in the order of the file. `engine` is compiled from `config`; `tls`
- * has the certificates, or is NULL.
+ * Calls `report` for each warning, in the order of the file. `engine` is compiled from `config`;
+ * `tls` has the certificates, or is NULL.
  */
 void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
                            const struct tls_context *tls, const struct settings_plan *plan,
-                           config_warnings_report *say, void *context);
+                           config_warning_callback *report, void *context);
 
 #endif

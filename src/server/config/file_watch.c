@@ -1,3 +1,7 @@
+/*
+ * file_watch.c: detects when files of a configuration change, by inotify watches of the directories
+ * that lead to them, and waits until their writers are ready.
+ */
 #include "server/config/file_watch.h"
 
 #include <errno.h>
@@ -11,7 +15,7 @@
 
 #include "base/number.h"
 
-#define EVENTS                                                                                     \
+#define WATCHED_EVENTS                                                                             \
 	(IN_MODIFY | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |            \
 	 IN_DELETE_SELF | IN_MOVE_SELF)
 #define LINKS_MAX 40 /* symbolic links on the way to a file, as in Linux */
@@ -32,17 +36,17 @@ void file_watch_close(struct file_watch *watch)
 	*watch = (struct file_watch){.fd = -1};
 }
 
-static struct file_watch_name *find_watched_name(const struct file_watch *watch, int directory,
+static struct file_watch_name *find_watched_name(const struct file_watch *watch, int directory_wd,
                                                  const char *name)
 {
 	for (size_t i = 0; i < watch->count; i++)
-		if (watch->names[i].directory == directory && strcmp(watch->names[i].name, name) == 0)
+		if (watch->names[i].directory_wd == directory_wd && strcmp(watch->names[i].name, name) == 0)
 			return &watch->names[i];
 	return NULL;
 }
 
-/* Splits a path: returns its last name, and shortens `path` to the directory. */
-static char *cut_name(char *path, char name[NAME_MAX + 1])
+/* Copies the last component of a path to `name`, and shortens `path` to its directory. */
+static char *split_last_name(char *path, char name[NAME_MAX + 1])
 {
 	char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
@@ -57,7 +61,8 @@ static char *cut_name(char *path, char name[NAME_MAX + 1])
 	return name;
 }
 
-static bool append_name(struct file_watch *watch, int number, const char *directory,
+/* Returns false if memory is short. */
+static bool append_name(struct file_watch *watch, int directory_wd, const char *directory,
                         const char *name)
 {
 	struct file_watch_name *grown = realloc(watch->names, (watch->count + 1) * sizeof *grown);
@@ -69,17 +74,17 @@ static bool append_name(struct file_watch *watch, int number, const char *direct
 	if (asprintf(&path, "%s/%s", directory, name) < 0)
 		return false;
 	grown[watch->count++] =
-	    (struct file_watch_name){number, path, path + strlen(directory) + 1, false};
+	    (struct file_watch_name){directory_wd, path, path + strlen(directory) + 1, false};
 	return true;
 }
 
 /* Removes the names of a directory that is gone. */
-static void drop_directory(struct file_watch *watch, int directory)
+static void drop_directory(struct file_watch *watch, int directory_wd)
 {
 	size_t remaining = 0;
 
 	for (size_t i = 0; i < watch->count; i++) {
-		if (watch->names[i].directory == directory)
+		if (watch->names[i].directory_wd == directory_wd)
 			free(watch->names[i].path);
 		else
 			watch->names[remaining++] = watch->names[i];
@@ -87,21 +92,25 @@ static void drop_directory(struct file_watch *watch, int directory)
 	watch->count = remaining;
 }
 
-/* Watches the nearest existing directory above the name, because missing ones may be created. */
-static bool add_name(struct file_watch *watch, const char *path)
+/*
+ * Watches for changes of `path` in its directory. If that is missing, watches the nearest directory
+ * above for the next name on the way. Returns false if the system refuses or memory is short.
+ */
+static bool watch_name(struct file_watch *watch, const char *path)
 {
 	char directory[PATH_MAX], name[NAME_MAX + 1];
-	int number;
+	int directory_wd;
 
 	snprintf(directory, sizeof directory, "%s", path);
 	do {
-		cut_name(directory, name);
-		number = inotify_add_watch(watch->fd, directory, EVENTS | IN_ONLYDIR);
-	} while (number < 0 && (errno == ENOENT || errno == ENOTDIR) && strcmp(directory, ".") != 0 &&
-	         strcmp(directory, "/") != 0);
-	if (number < 0)
+		split_last_name(directory, name);
+		directory_wd = inotify_add_watch(watch->fd, directory, WATCHED_EVENTS | IN_ONLYDIR);
+	} while (directory_wd < 0 && (errno == ENOENT || errno == ENOTDIR) &&
+	         strcmp(directory, ".") != 0 && strcmp(directory, "/") != 0);
+	if (directory_wd < 0)
 		return false;
-	return find_watched_name(watch, number, name) || append_name(watch, number, directory, name);
+	return find_watched_name(watch, directory_wd, name) ||
+	       append_name(watch, directory_wd, directory, name);
 }
 
 /*
@@ -128,39 +137,47 @@ static size_t find_link(const char *path, char target[PATH_MAX])
 	return 0;
 }
 
+/* Watches each symbolic link on the way to the file, replaced by its target in turn, and the file.
+ */
 bool file_watch_add(struct file_watch *watch, const char *path)
 {
-	char now[PATH_MAX], target[PATH_MAX], next[PATH_MAX];
+	char current[PATH_MAX], target[PATH_MAX], resolved[PATH_MAX];
 	size_t end;
 
-	if (strlen(path) >= sizeof now || *path == '\0')
+	if (strlen(path) >= sizeof current || *path == '\0')
 		return false;
-	strcpy(now, path);
-	for (int links = 0; links < LINKS_MAX && (end = find_link(now, target)) > 0; links++) {
+	strcpy(current, path);
+	for (int links = 0; links < LINKS_MAX && (end = find_link(current, target)) > 0; links++) {
 		char link[PATH_MAX], name[NAME_MAX + 1];
+		const char *rest = current + end;
+		bool is_absolute = *target == '/';
 		int length;
 
-		snprintf(link, sizeof link, "%.*s", (int)end, now);
-		if (!add_name(watch, link))
+		snprintf(link, sizeof link, "%.*s", (int)end, current);
+		if (!watch_name(watch, link))
 			return false;
-		cut_name(link, name);
-		length = snprintf(next, sizeof next, "%s%s%s%s", *target == '/' ? "" : link,
-		                  *target == '/' ? "" : "/", target, now + end);
-		if (length < 0 || (size_t)length >= sizeof next)
+		split_last_name(link, name); /* `link` is its directory now */
+		length = is_absolute ? snprintf(resolved, sizeof resolved, "%s%s", target, rest)
+		                     : snprintf(resolved, sizeof resolved, "%s/%s%s", link, target, rest);
+		if (length < 0 || (size_t)length >= sizeof resolved)
 			return false;
-		strcpy(now, next);
+		strcpy(current, resolved);
 	}
-	return add_name(watch, now);
+	return watch_name(watch, current);
 }
 
-/* Whether a created file is new: it is empty until its writer closes it. */
-static bool is_new(const char *path)
+/*
+ * Whether a name that appeared in a directory is a new file, whose writer still has it open, rather
+ * than a directory or a further hard link of a finished file.
+ */
+static bool is_new_file(const char *path)
 {
 	struct stat file;
 
 	return lstat(path, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 1;
 }
 
+/* Records a change of a watched name, and whether a program is still writing that file. */
 static void handle_event(struct file_watch *watch, const struct inotify_event *event,
                          uint64_t now_ns)
 {
@@ -174,7 +191,8 @@ static void handle_event(struct file_watch *watch, const struct inotify_event *e
 	if (!name)
 		return;
 	watch->changed_ns = now_ns;
-	name->is_open = event->mask & IN_MODIFY || (event->mask & IN_CREATE && is_new(name->path));
+	name->is_being_written =
+	    event->mask & IN_MODIFY || (event->mask & IN_CREATE && is_new_file(name->path));
 }
 
 void file_watch_read(struct file_watch *watch, uint64_t now_ns)
@@ -193,20 +211,20 @@ void file_watch_read(struct file_watch *watch, uint64_t now_ns)
 
 uint64_t file_watch_wait_ns(const struct file_watch *watch, uint64_t now_ns)
 {
-	uint64_t quiet_ns = FILE_WATCH_QUIET_NS;
+	uint64_t quiet_ns = FILE_WATCH_QUIET_NS; /* without a change before the files are read */
 
 	if (watch->changed_ns == 0)
 		return UINT64_MAX;
 	for (size_t i = 0; i < watch->count; i++)
-		if (watch->names[i].is_open)
+		if (watch->names[i].is_being_written)
 			quiet_ns = FILE_WATCH_OPEN_NS;
 	return sat_sub(watch->changed_ns + quiet_ns, now_ns);
 }
 
 void file_watch_reset(struct file_watch *watch)
 {
-	file_watch_read(watch, 0);
+	file_watch_read(watch, 0); /* to discard the events so far */
 	watch->changed_ns = 0;
 	for (size_t i = 0; i < watch->count; i++)
-		watch->names[i].is_open = false;
+		watch->names[i].is_being_written = false;
 }

@@ -18,10 +18,10 @@
 
 /* A name in a watched directory. */
 struct file_watch_name {
-	int directory; /* the watch descriptor of inotify */
+	int directory_wd; /* watch descriptor of inotify */
 	char *path;
-	const char *name; /* the last component of `path` */
-	bool is_open;     /* it was written to, and not closed */
+	const char *name;      /* the last component of `path` */
+	bool is_being_written; /* and not closed yet */
 };
 
 struct file_watch {

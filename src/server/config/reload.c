@@ -1,3 +1,7 @@
+/*
+ * reload.c: reads and compiles the configuration at the start, and again when its files change or
+ * an operator asks for it while the server runs.
+ */
 #include "server/config/reload.h"
 
 #include <stdlib.h>
@@ -11,11 +15,11 @@
 #include "server/stores/quorum_group.h"
 #include "wait/waitlist.h"
 
-/* Descriptors that are not for connections: of the process, and of each thread. */
+/* File descriptors that are not for connections: of the process, and of each thread. */
 #define DESCRIPTORS_PROCESS 32
 #define DESCRIPTORS_THREAD  8
 
-/* Raises the limit of descriptors as far as the system permits, and returns it. */
+/* Raises the limit of file descriptors as far as the system permits, and returns it. */
 static uint64_t raise_descriptor_limit(void)
 {
 	struct rlimit limit;
@@ -30,14 +34,19 @@ static uint64_t raise_descriptor_limit(void)
 	return limit.rlim_cur; /* RLIM_INFINITY is the largest number */
 }
 
+/*
+ * Sets the most connections that the workers accept, as configured or as few as there are file
+ * descriptors, and the time after which they close an idle connection.
+ */
 void reload_apply_connections(struct server *server)
 {
 	struct worker_shared *shared = &server->shared;
 	const struct weir_config *rules = server->config->rules;
-	uint64_t others =
+	uint64_t other_descriptors =
 	    DESCRIPTORS_PROCESS + server->plan.threads * (DESCRIPTORS_THREAD + NET_RESERVE);
 	uint64_t descriptors = raise_descriptor_limit();
-	uint64_t max = u64_min(rules->connections, u64_max(sat_sub(descriptors, others), 1));
+	uint64_t available = u64_max(sat_sub(descriptors, other_descriptors), 1);
+	uint64_t max = u64_min(rules->connections, available);
 
 	if (max < rules->connections)
 		log_event(shared->log, LOG_WARNING, "connections_lowered", {"connections", .number = max},
@@ -57,6 +66,7 @@ void reload_wake(void *context)
 		net_loop_wake(server->workers[i].loop);
 }
 
+/* Joins the server to the groups of servers that decide together on breakers with a quorum. */
 static int join_quorum_groups(struct server *server, const struct server_config *config,
                               struct weir_error *error)
 {
@@ -78,7 +88,8 @@ int reload_compile(struct server *server, struct server_config *config,
 	return status == WEIR_OK ? join_quorum_groups(server, config, error) : status;
 }
 
-static bool same_address(const struct net_address *a, const struct net_address *b)
+/* Whether two listeners have the same address, and a Unix socket the same access. */
+static bool is_same_listener(const struct net_address *a, const struct net_address *b)
 {
 	char left[NET_ADDRESS_TEXT_MAX], right[NET_ADDRESS_TEXT_MAX];
 
@@ -90,38 +101,40 @@ static bool same_address(const struct net_address *a, const struct net_address *
 }
 
 /* Either may be NULL. */
-static bool same_text(const char *a, const char *b)
+static bool is_same_text(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+/* Warns of each setting that differs from the running one and takes effect only at a restart. */
 static void warn_restart_needed(const struct server *server, const struct weir_config *rules,
                                 const struct settings_plan *wanted)
 {
-	const struct settings_plan *now = &server->plan;
+	const struct settings_plan *running = &server->plan;
 	const struct stores *stores = &server->shared.stores;
 	const struct stores_item *main = stores->main ? &stores->items[stores->main->index] : NULL;
 	const struct {
 		const char *name;
-		bool same;
-	} fixed[] = {
-	    {"listen.http", same_address(&now->http, &wanted->http)},
-	    {"listen.resp", same_address(&now->resp, &wanted->resp)},
-	    {"listen.admin", same_address(&now->admin, &wanted->admin)},
-	    {"tls", now->tls == wanted->tls},
-	    {"store", strcmp(now->path, wanted->path) == 0 && same_text(now->redis, wanted->redis)},
-	    {"store_owner", now->owner == wanted->owner},
-	    {"store_group", now->group == wanted->group},
-	    {"capacity", now->capacity == wanted->capacity},
+		bool is_same;
+	} settings[] = {
+	    {"listen.http", is_same_listener(&running->http, &wanted->http)},
+	    {"listen.resp", is_same_listener(&running->resp, &wanted->resp)},
+	    {"listen.admin", is_same_listener(&running->admin, &wanted->admin)},
+	    {"tls", running->tls == wanted->tls},
+	    {"store",
+	     strcmp(running->path, wanted->path) == 0 && is_same_text(running->redis, wanted->redis)},
+	    {"store_owner", running->owner == wanted->owner},
+	    {"store_group", running->group == wanted->group},
+	    {"capacity", running->capacity == wanted->capacity},
 	    {"prefix", !main || strcmp(main->prefix, rules->prefix) == 0},
 	    {"store_timeout", !main || main->timeout_ns == rules->store_timeout_ns},
 	    {"denied_cache", !main || main->denied_cache_ns == rules->denied_cache_ns},
 	};
 
-	for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-		if (!fixed[i].same)
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+		if (!settings[i].is_same)
 			log_event(server->shared.log, LOG_WARNING, "restart_needed",
-			          {"setting", fixed[i].name});
+			          {"setting", settings[i].name});
 }
 
 /* Logs the capacity of limits that have tables of their own. */
@@ -139,16 +152,16 @@ static void log_capacity(const struct server *server)
 	}
 }
 
-static void log_warning(struct log *log, const struct weir_config_remark *warning)
+static void log_config_warning(struct log *log, const struct weir_config_remark *warning)
 {
 	log_remark(log, "config_warning", warning);
 }
 
-static void report_warning(void *context, const struct weir_config_remark *warning)
+static void log_warning_of_server(void *context, const struct weir_config_remark *warning)
 {
 	const struct server *server = context;
 
-	log_warning(server->shared.log, warning);
+	log_config_warning(server->shared.log, warning);
 }
 
 void reload_log_warnings(struct server *server)
@@ -156,52 +169,56 @@ void reload_log_warnings(struct server *server)
 	const struct server_config *config = server->config;
 
 	log_capacity(server);
+	/* without a certificate in the file, `tls` has those of an earlier configuration */
 	config_warnings_check(config->rules, config->engine,
 	                      config->rules->tls.cert ? config->tls : NULL, &server->plan,
-	                      report_warning, server);
+	                      log_warning_of_server, server);
 }
 
-/* Logs warnings, and errors in files as `event`; records whether there were errors. */
-struct remark_log {
+/* What the callbacks of the reader of configuration files need, and whether it found errors. */
+struct reader_context {
 	struct log *log;
-	const char *event;
+	const char *error_event; /* the event that an error is logged as */
 	bool has_errors;
-	struct file_watch *watch; /* gets the names of the files */
+	struct file_watch *watch; /* for the files that are read */
 };
 
+/* Called by the reader for each error or warning of a file. */
 static void log_config_remark(void *context, const struct weir_config_remark *remark)
 {
-	struct remark_log *remark_log = context;
+	struct reader_context *reader_context = context;
 
 	if (remark->is_error)
-		log_remark(remark_log->log, remark_log->event, remark);
+		log_remark(reader_context->log, reader_context->error_event, remark);
 	else
-		log_warning(remark_log->log, remark);
-	remark_log->has_errors |= remark->is_error;
+		log_config_warning(reader_context->log, remark);
+	reader_context->has_errors |= remark->is_error;
 }
 
-static void watch_file(void *context, const char *path)
+/* Called by the reader for each file before it opens it. */
+static void watch_config_file(void *context, const char *path)
 {
-	struct remark_log *remark_log = context;
+	struct reader_context *reader_context = context;
 
-	if (remark_log->watch->fd >= 0 && !file_watch_add(remark_log->watch, path))
-		log_event(remark_log->log, LOG_WARNING, "not_watched", {"file", path});
+	if (reader_context->watch->fd >= 0 && !file_watch_add(reader_context->watch, path))
+		log_event(reader_context->log, LOG_WARNING, "not_watched", {"file", path});
 }
 
 int reload_read(struct server *server, const char *event, struct server_config **out,
                 struct weir_error *error)
 {
-	struct remark_log remark_log = {server->shared.log, event, false, &server->watch};
+	struct reader_context reader_context = {server->shared.log, event, false, &server->watch};
 	const struct weir_config_files files = {.paths = server->settings.files,
 	                                        .count = server->settings.file_count,
 	                                        .say = log_config_remark,
-	                                        .file = watch_file,
-	                                        .context = &remark_log};
+	                                        .file = watch_config_file,
+	                                        .context = &reader_context};
 	int status;
 
 	file_watch_reset(&server->watch);
 	status = server_config_open(&files, out, error);
-	return remark_log.has_errors ? error_set(error, status, "%s", "") : status;
+	/* errors that were logged already have no message */
+	return reader_context.has_errors ? error_set(error, status, "%s", "") : status;
 }
 
 void reload_warn_of_exposure(const struct server *server)
@@ -210,38 +227,44 @@ void reload_warn_of_exposure(const struct server *server)
 		listener_warn_if_exposed(&server->listeners[i], server->config->rules, server->shared.log);
 }
 
-/* Whether `next` protects less: a network may change and administer that could not before. */
-static bool adds_networks(const struct weir_config *rules, const struct weir_config *next)
+static bool is_within_protected(const struct ip_range *range, const struct weir_config *rules)
 {
-	for (size_t i = 0; i < next->protected_count; i++) {
-		const struct ip_range *range = &next->protected[i];
-		size_t j = 0;
-
-		while (j < rules->protected_count && (!ip_in_range(&range->first, &rules->protected[j]) ||
-		                                      !ip_in_range(&range->last, &rules->protected[j])))
-			j++;
-		if (j == rules->protected_count)
+	for (size_t i = 0; i < rules->protected_count; i++)
+		if (ip_in_range(&range->first, &rules->protected[i]) &&
+		    ip_in_range(&range->last, &rules->protected[i]))
 			return true;
-	}
 	return false;
 }
 
-/* Whether `next` permits callers more than the rules before. */
-static bool grants_more(const struct weir_config *rules, const struct weir_config *next)
+/* Whether `next` lets a network change and administer that could not before. */
+static bool adds_protected_networks(const struct weir_config *rules, const struct weir_config *next)
 {
-	if (next->user_count > 0)
-		return false;
-	return rules->user_count > 0 ||
-	       (!rules->unprotected && (next->unprotected || adds_networks(rules, next)));
+	for (size_t i = 0; i < next->protected_count; i++)
+		if (!is_within_protected(&next->protected[i], rules))
+			return true;
+	return false;
 }
 
-/* Does all that can fail before it replaces the running configuration. */
+/* Whether callers without a login may do more by `next` than by `rules`. */
+static bool permits_more(const struct weir_config *rules, const struct weir_config *next)
+{
+	if (next->user_count > 0)
+		return false; /* each caller must log in */
+	if (rules->user_count > 0)
+		return true;
+	return !rules->unprotected && (next->unprotected || adds_protected_networks(rules, next));
+}
+
+/*
+ * Compiles `config`, and replaces the running configuration by it. Everything that can fail comes
+ * first, so that the running one stays untouched then.
+ */
 static int reload_config(struct server *server, struct server_config *config,
                          struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
 	struct settings_plan wanted;
-	bool is_opened = grants_more(server->config->rules, config->rules);
+	bool is_less_protected = permits_more(server->config->rules, config->rules);
 	int status = settings_resolve(&server->settings, config->rules, &wanted, error);
 
 	if (status == WEIR_OK)
@@ -254,7 +277,7 @@ static int reload_config(struct server *server, struct server_config *config,
 	warn_restart_needed(server, config->rules, &wanted);
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_replace(&server->config, config);
-	if (is_opened)
+	if (is_less_protected)
 		reload_warn_of_exposure(server);
 	reload_apply_connections(server);
 	reload_wake(server);
@@ -262,6 +285,7 @@ static int reload_config(struct server *server, struct server_config *config,
 	return WEIR_OK;
 }
 
+/* Logs why it failed, or what the new configuration has. */
 static void reload_files(struct server *server)
 {
 	struct log *log = server->shared.log;

@@ -1,3 +1,7 @@
+/*
+ * settings.c: reads how the server is to run (addresses, store, threads, log) from flags, the
+ * environment and the configuration file, in this order of precedence, and checks it.
+ */
 #include "server/config/settings.h"
 
 #include <sched.h>
@@ -39,16 +43,18 @@ void settings_add_environment(struct settings *settings, char *(*get)(const char
 	}
 }
 
-void settings_names(const struct settings *settings, char out[SETTINGS_NAMES_MAX])
+/* Writes the paths of the configuration files, separated by commas, for the log. */
+void settings_format_files(const struct settings *settings, char out[SETTINGS_FILES_TEXT_MAX])
 {
 	size_t len = 0;
 
 	out[0] = '\0';
-	for (size_t i = 0; i < settings->file_count && len < SETTINGS_NAMES_MAX; i++)
-		len += (size_t)snprintf(out + len, SETTINGS_NAMES_MAX - len, "%s%s", i ? "," : "",
+	for (size_t i = 0; i < settings->file_count && len < SETTINGS_FILES_TEXT_MAX; i++)
+		len += (size_t)snprintf(out + len, SETTINGS_FILES_TEXT_MAX - len, "%s%s", i ? "," : "",
 		                        settings->files[i]);
 }
 
+/* Fills in text, the default, if the setting is absent. */
 int settings_log_format(const struct settings *settings, enum log_format *out,
                         struct weir_error *error)
 {
@@ -66,9 +72,13 @@ int settings_log_format(const struct settings *settings, enum log_format *out,
 	            : WEIR_OK;
 }
 
-static const char *first_set(const char *given, const char *file, const char *otherwise)
+/* The text that takes precedence; a flag's or the file's is NULL if it is not set there. */
+static const char *first_not_null(const char *flag_text, const char *file_text,
+                                  const char *default_text)
 {
-	return given ? given : file ? file : otherwise;
+	if (flag_text)
+		return flag_text;
+	return file_text ? file_text : default_text;
 }
 
 static int read_positive_number(const char *name, const char *text, uint64_t max, uint64_t *out,
@@ -88,6 +98,7 @@ static int read_sync(const char *text, uint64_t *out, struct weir_error *error)
 	return WEIR_OK;
 }
 
+/* Reads where the server keeps its state: in memory, in a file, or at Redis. */
 static int read_store(const char *text, struct settings_plan *out, struct weir_error *error)
 {
 	const char *path = text + sizeof RULES_FILE_PREFIX - 1;
@@ -108,7 +119,10 @@ static int read_store(const char *text, struct settings_plan *out, struct weir_e
 	return WEIR_OK;
 }
 
-/* Checks that the URL is one of a Redis, and that its files of certificates exist. */
+/*
+ * Checks that the URL is one of a Redis, and that the certificate files that it names exist. An
+ * error has a position in the file if the URL stands there, in `text`, rather than in a flag.
+ */
 static int check_url(const char *url, const struct rules_text *text, struct weir_error *error)
 {
 	struct weir_error inner = {0};
@@ -124,24 +138,25 @@ static int check_url(const char *url, const struct rules_text *text, struct weir
 	return status;
 }
 
+/* Checks the URL of the server's Redis, if any, and those that limits name. */
 static int check_urls(const struct weir_config *config, const char *redis, struct weir_error *error)
 {
 	int status = redis ? check_url(redis, &config->store, error) : WEIR_OK;
-	const char *checked = redis ? redis : "";
+	const char *last_checked = redis ? redis : "";
 
 	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++) {
 		const char *url = rules_store(&config->limits[i], redis);
 
 		/* most limits have the same URL as the limit before */
-		if (!url || strcmp(url, checked) == 0)
+		if (!url || strcmp(url, last_checked) == 0)
 			continue;
 		status = check_url(url, &config->limits[i].store, error);
-		checked = url;
+		last_checked = url;
 	}
 	return status;
 }
 
-/* An omitted account is 0. */
+/* Finds the number of a user or group by its name, with `find`. An omitted account is 0. */
 static int read_account(const char *name, const char *text, const char *expected,
                         bool (*find)(const char *text, uint64_t *id), uint64_t *out,
                         struct weir_error *error)
@@ -153,6 +168,7 @@ static int read_account(const char *name, const char *text, const char *expected
 	return WEIR_OK;
 }
 
+/* Names the setting, and its position in the file if it has one. Returns `status`. */
 static int set_setting_error(const struct rules_text *text, const char *name, int status,
                              const char *message, struct weir_error *error)
 {
@@ -160,9 +176,9 @@ static int set_setting_error(const struct rules_text *text, const char *name, in
 	                    name, message);
 }
 
-/* Reads the mode and the owners of a Unix socket. */
-static int read_access(const char *name, const struct rules_listen *listen, struct net_address *out,
-                       struct weir_error *error)
+/* Reads who may use a Unix socket: its mode and its owners. */
+static int read_socket_access(const char *name, const struct rules_listen *listen,
+                              struct net_address *out, struct weir_error *error)
 {
 	struct weir_error inner;
 	uint64_t owner, group;
@@ -180,29 +196,33 @@ static int read_access(const char *name, const struct rules_listen *listen, stru
 	return WEIR_OK;
 }
 
-static int read_address(const char *name, const char *given, const struct rules_listen *file,
-                        const char *otherwise, struct net_address *out, struct weir_error *error)
+/* Reads the address of a listener. Only the file can set a Unix socket's owner and mode. */
+static int read_address(const char *name, const char *flag_text, const struct rules_listen *file,
+                        const char *default_text, struct net_address *out, struct weir_error *error)
 {
-	const char *text = first_set(given, file->address.text, otherwise);
+	const char *text = first_not_null(flag_text, file->address.text, default_text);
 	struct weir_error inner;
 	int status = net_address_parse(slice_of(text), out, &inner);
 
 	if (status != WEIR_OK)
-		return set_setting_error(given ? NULL : &file->address, name, status, inner.message, error);
-	return given ? WEIR_OK : read_access(name, file, out, error);
+		return set_setting_error(flag_text ? NULL : &file->address, name, status, inner.message,
+		                         error);
+	return flag_text ? WEIR_OK : read_socket_access(name, file, out, error);
 }
 
-/* Port 0 stands for a different port each time. */
+/* Port 0 stands for a different free port each time, and family 0 for no address. */
 static bool is_same_address(const struct net_address *a, const struct net_address *b)
 {
-	bool is_any = a->any.sa_family == AF_INET    ? a->v4.sin_port == 0
-	              : a->any.sa_family == AF_INET6 ? a->v6.sin6_port == 0
-	                                             : false;
+	sa_family_t family = a->any.sa_family;
 
-	return !is_any && a->any.sa_family != 0 && a->any.sa_family == b->any.sa_family &&
-	       memcmp(&a->any, &b->any, net_address_size(a)) == 0;
+	if (family == 0 || family != b->any.sa_family)
+		return false;
+	if ((family == AF_INET && a->v4.sin_port == 0) || (family == AF_INET6 && a->v6.sin6_port == 0))
+		return false;
+	return memcmp(&a->any, &b->any, net_address_size(a)) == 0;
 }
 
+/* Checks that no two listeners have the same address. */
 static int check_addresses(const struct settings *settings, const struct weir_config *config,
                            const struct settings_plan *plan, struct weir_error *error)
 {
@@ -210,25 +230,27 @@ static int check_addresses(const struct settings *settings, const struct weir_co
 		const char *name;
 		const struct net_address *address;
 		const struct rules_text *text; /* NULL for a flag */
-	} all[] = {
+	} listeners[] = {
 	    {"http", &plan->http, settings->text[SETTING_HTTP] ? NULL : &config->listen_http.address},
 	    {"resp", &plan->resp, settings->text[SETTING_RESP] ? NULL : &config->listen_resp.address},
 	    {"admin", &plan->admin, &config->listen_admin.address},
 	};
 
-	for (size_t i = 1; i < sizeof all / sizeof *all; i++)
+	for (size_t i = 1; i < sizeof listeners / sizeof *listeners; i++)
 		for (size_t j = 0; j < i; j++) {
 			char message[64];
 
 			snprintf(message, sizeof message,
-			         "expected another address than %s has, found the same", all[j].name);
-			if (is_same_address(all[j].address, all[i].address))
-				return set_setting_error(all[i].text, all[i].name, WEIR_EINVAL, message, error);
+			         "expected another address than %s has, found the same", listeners[j].name);
+			if (is_same_address(listeners[j].address, listeners[i].address))
+				return set_setting_error(listeners[i].text, listeners[i].name, WEIR_EINVAL, message,
+				                         error);
 		}
 	return WEIR_OK;
 }
 
-static uint64_t cpu_count(void)
+/* The processors that this process may use, which is the default number of threads. */
+static uint64_t usable_cpu_count(void)
 {
 	cpu_set_t cpus;
 
@@ -245,9 +267,10 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 
 	if (text[SETTING_GRPC])
 		return error_set(error, WEIR_EUNSUPPORTED, "grpc: not supported yet");
-	out->threads = cpu_count();
+	out->threads = usable_cpu_count();
 	out->tls = config->tls.cert != NULL;
-	status = read_store(first_set(text[SETTING_STORE], config->store.text, "memory"), out, error);
+	status =
+	    read_store(first_not_null(text[SETTING_STORE], config->store.text, "memory"), out, error);
 	if (status == WEIR_OK)
 		status = check_urls(config, out->redis, error);
 	if (status == WEIR_OK)
@@ -256,8 +279,9 @@ int settings_resolve(const struct settings *settings, const struct weir_config *
 	if (status == WEIR_OK)
 		status = read_account("store_group", config->store_group, "group", account_group,
 		                      &out->group, error);
-	/* An existing file has its own capacity. */
-	out->capacity = config->capacity || *out->path ? config->capacity : SETTINGS_CAPACITY_DEFAULT;
+	out->capacity = config->capacity;
+	if (out->capacity == 0 && !*out->path) /* an existing table file has its own capacity */
+		out->capacity = SETTINGS_CAPACITY_DEFAULT;
 	if (status == WEIR_OK)
 		status = read_address("http", text[SETTING_HTTP], &config->listen_http, DEFAULT_HTTP,
 		                      &out->http, error);

@@ -63,8 +63,8 @@ void settings_add(struct settings *settings, enum setting setting, const char *t
 void settings_add_environment(struct settings *settings, char *(*get)(const char *name));
 
 /** Writes the paths, separated by commas and truncated if they are long. */
-#define SETTINGS_NAMES_MAX 256
-void settings_names(const struct settings *settings, char out[SETTINGS_NAMES_MAX]);
+#define SETTINGS_FILES_TEXT_MAX 256
+void settings_format_files(const struct settings *settings, char out[SETTINGS_FILES_TEXT_MAX]);
 
 /** Reads the log format, which is needed before the file. Sets LOG_TEXT on error (EINVAL). */
 int settings_log_format(const struct settings *settings, enum log_format *out,

@@ -209,7 +209,7 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 
 	finish_decision(decider, work, reply);
 	if (is_decided(work, reply) && algo_op_consumes(work->plan.op) && !d->limit)
-		decisions_count(decider, decider->config->metric_no_limit, shadow, d->allowed, d->reason);
+		decisions_count(decider, decider->config->no_limit_counters_index, shadow, d->allowed, d->reason);
 }
 
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)

@@ -40,7 +40,7 @@ static struct slice result_of_none(const struct weir_config *config, bool any_ru
 static void count_answer(struct decider *decider, const struct rules_rule *rule, bool allowed)
 {
 	size_t number = (size_t)(rule - decider->config->rules->rules);
-	const struct named_counters *answers = decider->config->answers[number];
+	const struct named_counters *answers = decider->config->rule_counters[number];
 
 	metrics_add(&metrics_answers_of(answers, decider->index)->answers[allowed], 1);
 }
@@ -169,7 +169,7 @@ int koala_list_counters(struct decider *decider, struct buffer *out)
 	const struct weir_config *config = decider->config->rules;
 
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct named_counters *answers = decider->config->answers[i];
+		const struct named_counters *answers = decider->config->rule_counters[i];
 
 		buffer_add_text(out, "rule_no:");
 		buffer_add_json(out, slice_of(answers->name)); /* escaped, so that it has no newline */

@@ -116,7 +116,7 @@ static void count_withheld(struct decider *decider, const struct plan_step *step
 {
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);
 	_Atomic uint64_t *count =
-	    &metrics_counts_of(decider->config->metrics[metric], decider->index)->withheld;
+	    &metrics_counts_of(decider->config->limit_counters[metric], decider->index)->withheld;
 
 	if (atomic_load_explicit(count, memory_order_relaxed) == 0)
 		log_event(decider->shared->log, LOG_WARNING, "permit_withheld",

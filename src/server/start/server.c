@@ -254,7 +254,7 @@ int server_run(const struct settings *flags)
 	int status;
 
 	settings_add_environment(&server.settings, getenv);
-	settings_names(&server.settings, server.files);
+	settings_format_files(&server.settings, server.files);
 	status = settings_log_format(&server.settings, &format, &error);
 	server.shared.log = log_open(format, STDERR_FILENO);
 	if (!server.shared.log) {

@@ -13,7 +13,7 @@
 
 struct server {
 	struct settings settings;
-	char files[SETTINGS_NAMES_MAX];
+	char files[SETTINGS_FILES_TEXT_MAX];
 	struct settings_plan plan;
 	struct worker_shared shared;
 	struct server_config *config; /* the newest */
