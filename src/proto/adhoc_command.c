@@ -1,16 +1,28 @@
+/*
+ * adhoc_command.c: reads and answers requests that carry the parameters of their limit: those of
+ * redis-cell (CL.THROTTLE) and throttlecrab (THROTTLE, POST /throttle).
+ */
 #include "proto/adhoc_command.h"
 
 #include "base/error.h"
 #include "base/number.h"
 
+/*
+ * Fills in a request from `n` texts: max_burst, count, period, and optionally quantity. A burst of
+ * redis-cell is max_burst + 1, of throttlecrab max_burst. Returns 0, or a status.
+ */
 int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers, size_t n,
                unsigned min_burst)
 {
+	enum { MAX_BURST, COUNT, PERIOD, QUANTITY };
 	const struct {
 		const char *name;
 		int64_t min;
-	} params[] = {{"max_burst", min_burst}, {"count", 1}, {"period", 1}, {"quantity", 0}};
-	int64_t values[4] = {[3] = 1};
+	} params[] = {[MAX_BURST] = {"max_burst", min_burst},
+	              [COUNT] = {"count", 1},
+	              [PERIOD] = {"period", 1},
+	              [QUANTITY] = {"quantity", 0}};
+	int64_t values[] = {[QUANTITY] = 1}; /* the only optional one */
 
 	for (size_t i = 0; i < n; i++)
 		if (!parse_i64(numbers[i], &values[i]) || values[i] < params[i].min)
@@ -18,19 +30,21 @@ int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers,
 			                 "expected %s to be a whole number of at least %lld, found '%.*s'",
 			                 params[i].name, (long long)params[i].min, FILL_QUOTE(numbers[i]));
 	fill->request->adhoc = (struct request_adhoc){
-	    .burst = (uint64_t)values[0] + (min_burst == 0),
-	    .count = (uint64_t)values[1],
-	    .period_s = (uint64_t)values[2],
+	    .burst = (uint64_t)values[MAX_BURST] + (min_burst == REDIS_CELL_MIN_BURST),
+	    .count = (uint64_t)values[COUNT],
+	    .period_s = (uint64_t)values[PERIOD],
 	};
-	fill->request->cost = (uint64_t)values[3];
+	fill->request->cost = (uint64_t)values[QUANTITY];
 	return fill_key(fill, key);
 }
 
+/* Rounds up to whole seconds, but drops parts of a millisecond. */
 uint64_t adhoc_seconds(uint64_t ns)
 {
 	return ceil_div(ns / NS_PER_MS, 1000);
 }
 
+/* The decision as the five numbers of throttlecrab. */
 void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT])
 {
 	const struct weir_decision *d = &reply->decision;

@@ -1,14 +1,18 @@
-/* adhoc_command.h: reads and answers requests that carry their own limit, as those of redis-cell
- * (CL.THROTTLE) and throttlecrab (THROTTLE, POST /throttle) do. */
+/* adhoc_command.h: reads and answers requests that carry the parameters of their limit, as those of
+ * redis-cell (CL.THROTTLE) and throttlecrab (THROTTLE, POST /throttle) do. */
 #ifndef PROTO_ADHOC_COMMAND_H
 #define PROTO_ADHOC_COMMAND_H
 
 #include "proto/fill.h"
 
+/* The smallest max_burst that a client may send. */
+#define REDIS_CELL_MIN_BURST   0u
+#define THROTTLECRAB_MIN_BURST 1u
+
 /**
  * Fills in a REQUEST_ADHOC from the texts max_burst, count, period and optionally quantity.
- * `min_burst` is 0 for redis-cell, whose burst is max_burst + 1, and 1 for throttlecrab, whose
- * burst is max_burst. Returns 0, or a status with a message in fill->error.
+ * `min_burst` says whose request it is: redis-cell's burst is max_burst + 1, throttlecrab's is
+ * max_burst. Returns 0, or a status with a message in fill->error.
  */
 int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers, size_t n,
                unsigned min_burst);

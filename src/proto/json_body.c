@@ -238,7 +238,8 @@ int json_body_read_throttle(struct fill *fill, struct slice body)
 			status = error_set(&fill->error, WEIR_ENOTFOUND, "expected %s, %s%s", names[n],
 			                   is_key ? "a string" : "a whole number", times > 1 ? ", once" : "");
 	}
-	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, 1) : status;
+	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, THROTTLECRAB_MIN_BURST)
+	                   : status;
 }
 
 /* Reads the operation of an item; the default is acquire. */

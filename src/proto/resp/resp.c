@@ -1,3 +1,8 @@
+/*
+ * resp.c: reads commands of RESP, the protocol of Redis, from bytes that may arrive in pieces, and
+ * writes replies. A command is an array of texts ("$3\r\nGET\r\n") and integers, or an inline
+ * command: a line of words.
+ */
 #include "proto/resp/resp.h"
 
 #include <stdio.h>
@@ -5,22 +10,23 @@
 
 #include "base/number.h"
 
-static enum resp_result report_broken(struct resp_command *command, const char *what)
+/* The bytes behind the error can not be parsed: the connection has to end. */
+static enum resp_result report_broken(struct resp_command *command, const char *why)
 {
-	snprintf(command->error, sizeof command->error, "Protocol error: %s", what);
+	snprintf(command->error, sizeof command->error, "Protocol error: %s", why);
 	return RESP_BROKEN;
 }
 
-/* Reads ":10" as the word "10", once all of it has arrived. */
+/* Reads an element such as ":10" as the word "10", once all of it has arrived. */
 static enum resp_result read_integer(struct resp_reader *reader, struct slice data,
                                      struct resp_command *command)
 {
-	size_t index = reader->count - reader->left;
-	const char *begin = data.data + reader->at + 1, *end = data.data + data.len, *digits, *p;
+	size_t index = reader->element_count - reader->elements_left;
+	const char *begin = data.data + reader->position + 1, *end = data.data + data.len, *digits, *p;
 	bool plus = begin < end && *begin == '+', minus = begin < end && *begin == '-';
 
 	digits = p = begin + (plus || minus);
-	begin += plus;
+	begin += plus; /* the word has a minus, but no plus */
 	while (p < end && p - digits < RESP_DIGITS_MAX && *p >= '0' && *p <= '9')
 		p++;
 	if (p < end && (p == digits || *p != '\r'))
@@ -31,72 +37,91 @@ static enum resp_result read_integer(struct resp_reader *reader, struct slice da
 		return report_broken(command, "invalid integer");
 	if (index < command->capacity)
 		command->args[index] = (struct slice){begin, (size_t)(p - begin)};
-	reader->at = (size_t)(p + 2 - data.data);
-	reader->left--;
+	reader->position = (size_t)(p + 2 - data.data);
+	reader->elements_left--;
 	return RESP_COMMAND;
 }
 
-static enum resp_result read_element(struct resp_reader *reader, struct slice data,
-                                     struct resp_command *command)
+/* Reads "$3\r\n" and moves behind the three bytes that follow, which need not have arrived yet. */
+static enum resp_result read_bulk_length(struct resp_reader *reader, struct slice data,
+                                         struct resp_command *command)
 {
-	size_t index = reader->count - reader->left;
+	size_t index = reader->element_count - reader->elements_left;
 	enum resp_result result;
 	uint32_t len;
 
-	if (!reader->payload) {
-		if (reader->at >= data.len)
-			return RESP_MORE;
-		if (data.data[reader->at] == ':')
-			return read_integer(reader, data, command);
-		if (data.data[reader->at] != '$') {
-			snprintf(command->error, sizeof command->error,
-			         "Protocol error: expected '$', got '%c'", data.data[reader->at]);
-			return RESP_BROKEN;
-		}
-		result = resp_read_length(data, &reader->at, RESP_BULK_MAX, &len);
-		if (result == RESP_BROKEN)
-			return report_broken(command, "invalid bulk length");
-		if (result == RESP_MORE)
-			return RESP_MORE;
-		if (index < command->capacity)
-			command->args[index] = (struct slice){data.data + reader->at, len};
-		reader->at += len;
-		reader->payload = true;
+	if (data.data[reader->position] != '$') {
+		snprintf(command->error, sizeof command->error, "Protocol error: expected '$', got '%c'",
+		         data.data[reader->position]);
+		return RESP_BROKEN;
 	}
-	if (reader->at + 2 > data.len)
+	result = resp_read_length(data, &reader->position, RESP_BULK_MAX, &len);
+	if (result == RESP_BROKEN)
+		return report_broken(command, "invalid bulk length");
+	if (result == RESP_MORE)
 		return RESP_MORE;
-	if (data.data[reader->at] != '\r' || data.data[reader->at + 1] != '\n')
-		return report_broken(command, "expected CRLF after an argument");
-	reader->at += 2;
-	reader->payload = false;
-	reader->left--;
+	if (index < command->capacity)
+		command->args[index] = (struct slice){data.data + reader->position, len};
+	reader->position += len;
+	reader->is_after_payload = true;
 	return RESP_COMMAND;
 }
 
+/* Reads one element of an array. Returns RESP_COMMAND if it is complete. */
+static enum resp_result read_element(struct resp_reader *reader, struct slice data,
+                                     struct resp_command *command)
+{
+	if (!reader->is_after_payload) {
+		enum resp_result result;
+
+		if (reader->position >= data.len)
+			return RESP_MORE;
+		if (data.data[reader->position] == ':')
+			return read_integer(reader, data, command);
+		result = read_bulk_length(reader, data, command);
+		if (result != RESP_COMMAND)
+			return result;
+	}
+	if (reader->position + 2 > data.len)
+		return RESP_MORE;
+	if (data.data[reader->position] != '\r' || data.data[reader->position + 1] != '\n')
+		return report_broken(command, "expected CRLF after an argument");
+	reader->position += 2;
+	reader->is_after_payload = false;
+	reader->elements_left--;
+	return RESP_COMMAND;
+}
+
+/* Begins or continues to read a command that is an array. */
 static enum resp_result read_array(struct resp_reader *reader, struct slice data,
                                    struct resp_command *command)
 {
 	enum resp_result result = RESP_COMMAND;
 
-	if (reader->at == 0 && !reader->skipping) {
-		result = resp_read_length(data, &reader->at, RESP_ELEMENTS_MAX, &reader->count);
+	if (reader->position == 0 && !reader->is_skipping) {
+		result =
+		    resp_read_length(data, &reader->position, RESP_ELEMENTS_MAX, &reader->element_count);
 		if (result == RESP_BROKEN)
 			return report_broken(command, "invalid multibulk length");
-		reader->left = reader->count;
+		reader->elements_left = reader->element_count;
 	}
-	while (result == RESP_COMMAND && reader->left > 0)
+	while (result == RESP_COMMAND && reader->elements_left > 0)
 		result = read_element(reader, data, command);
-	command->count = reader->count;
+	command->count = reader->element_count;
 	return result;
 }
 
-/* Decodes an escape after its backslash in double quotes; returns the bytes it has. */
-static size_t unescape(const char *p, const char *end, char *out)
+/*
+ * Decodes the escape whose backslash is before `p`, such as n, x41 or ", to the byte *out. Returns
+ * how many bytes it has besides the backslash.
+ */
+static size_t decode_escape(const char *p, const char *end, char *out)
 {
 	static const char names[] = "nrtba", values[] = "\n\r\t\b\a";
 	const char *name = memchr(names, *p, sizeof names - 1);
+	bool is_hex = *p == 'x' && end - p > 2 && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0;
 
-	if (*p == 'x' && end - p > 2 && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
+	if (is_hex) {
 		*out = (char)(hex_digit(p[1]) << 4 | hex_digit(p[2]));
 		return 3;
 	}
@@ -109,7 +134,10 @@ static bool is_separator(char c)
 	return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
-/* Reads a word at *from and removes its quotes in place. False if the quotes do not match. */
+/*
+ * Reads the word at *from, removes its quotes and escapes in place, and moves *from behind it.
+ * Returns false if a quote is not closed, or something follows it without a blank.
+ */
 static bool read_quoted_word(char **from, char *end, struct slice *word)
 {
 	char *p = *from, *out = p, quote = 0;
@@ -125,7 +153,7 @@ static bool read_quoted_word(char **from, char *end, struct slice *word)
 				return false;
 			quote = 0;
 		} else if (quote == '"' && c == '\\' && p < end) {
-			p += unescape(p, end, out++);
+			p += decode_escape(p, end, out++);
 		} else if (quote == '\'' && c == '\\' && p < end && *p == '\'') {
 			*out++ = *p++;
 		} else {
@@ -176,36 +204,18 @@ static bool is_request_line(struct slice first, struct slice last)
 	return false;
 }
 
+/* The client sends HTTP, probably a browser on behalf of a web page. */
 static enum resp_result report_foreign(struct resp_command *command)
 {
 	report_broken(command, "expected RESP, found HTTP");
 	return RESP_FOREIGN;
 }
 
-/*
- * Reads an inline command. A web page can make a browser send HTTP to any port, with commands of
- * the page's choice in the body. So a first line in the form of HTTP ends the connection.
- */
-static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
-                                    struct arena *arena, struct resp_command *command)
+/* Reads the words of an inline command's line. */
+static enum resp_result read_line_words(char *line, char *end, struct resp_command *command)
 {
-	const char *newline = memchr(data.data + reader->at, '\n', data.len - reader->at);
-	size_t len = newline ? (size_t)(newline - data.data) : data.len;
 	struct slice first = {NULL, 0}, word = first;
-	char *line, *end;
 
-	/* For example the first byte of TLS, whose other bytes may never have an end of line. */
-	if ((unsigned char)*data.data < ' ' && !is_separator(*data.data))
-		return report_broken(command, "expected '*' or a word, got a control byte");
-	reader->at = newline ? len + 1 : len;
-	if (reader->at > max)
-		return report_broken(command, "too big inline request");
-	if (!newline)
-		return RESP_MORE;
-	line = arena_copy(arena, (struct slice){data.data, len});
-	if (!line)
-		return report_broken(command, "out of memory");
-	end = line + len;
 	for (command->count = 0;; command->count++) {
 		while (line < end && is_separator(*line))
 			line++;
@@ -224,35 +234,64 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	                                                          : RESP_COMMAND;
 }
 
+/*
+ * Reads an inline command. A web page can make a browser send HTTP to any port, with commands of
+ * the page's choice in the body. So a first line in the form of HTTP ends the connection.
+ */
+static enum resp_result read_inline(struct resp_reader *reader, size_t max, struct slice data,
+                                    struct arena *arena, struct resp_command *command)
+{
+	const char *newline = memchr(data.data + reader->position, '\n', data.len - reader->position);
+	size_t len = newline ? (size_t)(newline - data.data) : data.len;
+	char *line;
+
+	/* For example the first byte of TLS, whose other bytes may never have an end of line. */
+	if ((unsigned char)*data.data < ' ' && !is_separator(*data.data))
+		return report_broken(command, "expected '*' or a word, got a control byte");
+	reader->position = newline ? len + 1 : len;
+	if (reader->position > max)
+		return report_broken(command, "too big inline request");
+	if (!newline)
+		return RESP_MORE;
+	line = arena_copy(arena, (struct slice){data.data, len});
+	if (!line)
+		return report_broken(command, "out of memory");
+	return read_line_words(line, line + len, command);
+}
+
+/*
+ * Begins or continues to read a command. A command of more than `max` bytes is skipped: its bytes
+ * are consumed as they arrive, and RESP_TOO_LONG is returned at its end.
+ */
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed)
 {
-	bool resumed = reader->at > 0;
+	bool is_continued = reader->position > 0;
 	enum resp_result result;
 
 	*consumed = 0;
 	if (data.len == 0)
 		return RESP_MORE;
-	if (!reader->skipping && data.data[0] != '*') {
+	if (!reader->is_skipping && data.data[0] != '*') {
 		result = read_inline(reader, max, data, arena, command);
 	} else {
 		result = read_array(reader, data, command);
-		reader->skipping |= reader->at > max;
-		if (reader->skipping && result == RESP_COMMAND) {
+		reader->is_skipping |= reader->position > max;
+		if (reader->is_skipping && result == RESP_COMMAND) {
 			result = RESP_TOO_LONG;
-		} else if (reader->skipping && result == RESP_MORE) {
-			*consumed = u64_min(reader->at, data.len);
-			reader->at -= *consumed;
+		} else if (reader->is_skipping && result == RESP_MORE) {
+			*consumed = u64_min(reader->position, data.len);
+			reader->position -= *consumed;
 			return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
-		} else if (resumed && result == RESP_COMMAND) {
-			/* The data may have moved since the first arguments were read. */
+		} else if (is_continued && result == RESP_COMMAND) {
+			/* Read it all again: the data may have moved since the first words were read. */
 			*reader = (struct resp_reader){0};
 			read_array(reader, data, command);
 		}
 	}
 	if (result == RESP_MORE)
 		return RESP_MORE;
-	*consumed = result == RESP_BROKEN || result == RESP_FOREIGN ? data.len : reader->at;
+	*consumed = result == RESP_BROKEN || result == RESP_FOREIGN ? data.len : reader->position;
 	*reader = (struct resp_reader){0};
 	return result;
 }
@@ -260,6 +299,8 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* Enough for a type, a sign, 20 digits and CRLF. */
 #define NUMBER_MAX 24
 
+/* Returns the end of what it has written, such as ":-5\r\n"; short numbers are the most frequent.
+ */
 static inline char *put_number(char *to, char type, bool minus, uint64_t magnitude)
 {
 	*to++ = type;

@@ -21,13 +21,13 @@
 #define RESP_ELEMENTS_MAX (1u << 20)
 #define RESP_BULK_MAX     (512u << 20)
 
-/* The position of the reader within a command. Zeroed at its start. */
+/* How far a command is read. Zeroed at its start. */
 struct resp_reader {
-	size_t at;      /* bytes that are read; beyond the data while a payload arrives */
-	uint32_t count; /* elements, as the array's length says */
-	uint32_t left;  /* elements that are not yet complete */
-	bool payload;   /* `at` is after the payload of an element, before its CRLF */
-	bool skipping;  /* the command is too long */
+	size_t position;        /* bytes that are read; beyond the data while a payload arrives */
+	uint32_t element_count; /* as the array's length says */
+	uint32_t elements_left; /* elements that are not yet complete */
+	bool is_after_payload;  /* `position` is after the payload of an element, before its CRLF */
+	bool is_skipping;       /* the command is too long */
 };
 
 enum resp_result {
@@ -58,7 +58,8 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* Digits of a length or an integer, leading zeros included. */
 #define RESP_DIGITS_MAX 20
 
-/** Reads "<type><digits>\r\n" at *at. Returns RESP_COMMAND and moves *at behind it if it is complete. */
+/** Reads "<type><digits>\r\n" at *at. Returns RESP_COMMAND and moves *at behind it if it is
+ * complete. */
 static inline enum resp_result resp_read_length(struct slice data, size_t *at, uint32_t max,
                                                 uint32_t *out)
 {

@@ -1,5 +1,8 @@
-/* resp_adhoc.c: reads and answers CL.THROTTLE and THROTTLE, and DEL, EXISTS, TTL and PTTL for their
- * keys. */
+/*
+ * resp_adhoc.c: reads and answers CL.THROTTLE (of redis-cell) and THROTTLE (of throttlecrab), two
+ * commands that carry the parameters of their limit, and the commands for keys of these limits:
+ * DEL, EXISTS, TTL and PTTL.
+ */
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/adhoc_command.h"
@@ -9,28 +12,28 @@ int resp_read_cl_throttle(struct fill *fill, const struct resp_spec *spec, const
                           size_t n)
 {
 	(void)spec;
-	return adhoc_read(fill, args[1], args + 2, n - 2, 0);
+	return adhoc_read(fill, args[1], args + 2, n - 2, REDIS_CELL_MIN_BURST);
 }
 
 int resp_read_throttle(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                        size_t n)
 {
 	(void)spec;
-	return adhoc_read(fill, args[1], args + 2, n - 2, 1);
+	return adhoc_read(fill, args[1], args + 2, n - 2, THROTTLECRAB_MIN_BURST);
 }
 
 int resp_read_key(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                   size_t n)
 {
 	(void)n;
-	return fill_key(fill, args[spec->key]);
+	return fill_key(fill, args[spec->key_index]);
 }
 
-/* Makes a batch with one request for each key. */
+/* Reads DEL or EXISTS: makes a batch with one request for each key. */
 int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n)
 {
-	size_t count = n - spec->key;
+	size_t count = n - spec->key_index;
 	struct request *items;
 
 	if (count > fill->bounds->batch_max)
@@ -44,7 +47,7 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 		int status;
 
 		fill_begin(&item, &items[i], fill->bounds, fill->arena);
-		status = fill_key(&item, args[spec->key + i]);
+		status = fill_key(&item, args[spec->key_index + i]);
 		if (status != 0) {
 			fill->error = item.error;
 			return status;
@@ -59,15 +62,16 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	return 0;
 }
 
+/* redis-cell's five numbers: limited, limit, remaining, retry after and reset after in seconds. */
 void resp_write_cl_throttle(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
-	bool never = d->allowed || reply->status == WEIR_ECOST;
+	bool has_no_retry = d->allowed || reply->status == WEIR_ECOST;
 	int64_t values[] = {
 	    !d->allowed,
 	    (int64_t)d->quota,
 	    (int64_t)d->remaining,
-	    never ? -1 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1),
+	    has_no_retry ? -1 : (int64_t)u64_max(adhoc_seconds(d->retry_after_ns), 1),
 	    (int64_t)adhoc_seconds(d->reset_after_ns),
 	};
 
@@ -82,18 +86,23 @@ void resp_write_throttle(const struct reply *reply, struct buffer *out)
 	resp_write_integers(out, THROTTLECRAB_COUNT, values, THROTTLECRAB_COUNT);
 }
 
-static uint64_t left_ms(const struct reply *reply)
+#define TTL_OF_MISSING_KEY (-2) /* as in Redis */
+
+static uint64_t time_to_live_ms(const struct reply *reply)
 {
 	return ceil_div(reply->decision.reset_after_ns, NS_PER_MS);
 }
 
 void resp_write_pttl(const struct reply *reply, struct buffer *out)
 {
-	resp_write_integer(out, reply->has_state ? (int64_t)left_ms(reply) : -2);
+	resp_write_integer(out,
+	                   reply->has_state ? (int64_t)time_to_live_ms(reply) : TTL_OF_MISSING_KEY);
 }
 
 /* Rounds to the nearest second, as Redis does. */
 void resp_write_ttl(const struct reply *reply, struct buffer *out)
 {
-	resp_write_integer(out, reply->has_state ? (int64_t)((left_ms(reply) + 500) / 1000) : -2);
+	int64_t seconds = (int64_t)((time_to_live_ms(reply) + 500) / 1000);
+
+	resp_write_integer(out, reply->has_state ? seconds : TTL_OF_MISSING_KEY);
 }

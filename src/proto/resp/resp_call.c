@@ -1,3 +1,7 @@
+/*
+ * resp_call.c: writes answers that several commands of RESP have in common, and finds the function
+ * of a subcommand, such as CLIENT ID.
+ */
 #include "proto/resp/resp_call.h"
 
 #include <stdarg.h>
@@ -19,21 +23,23 @@ void resp_call_error(const struct resp_call *call, const char *format, ...)
 	resp_write_error(call->out, "ERR", slice_of(text));
 }
 
+/* Begins a map of `n` pairs; RESP2 has no maps, but an array of twice as many elements. */
 void resp_call_map(const struct resp_call *call, uint64_t n)
 {
-	bool map = call->session->protocol == 3;
+	bool has_maps = call->session->protocol_version == 3;
 
-	resp_write_length(call->out, map ? '%' : '*', map ? n : 2 * n);
+	resp_write_length(call->out, has_maps ? '%' : '*', has_maps ? n : 2 * n);
 }
 
 void resp_call_null(const struct resp_call *call)
 {
-	buffer_add_text(call->out, call->session->protocol == 3 ? "_\r\n" : "$-1\r\n");
+	buffer_add_text(call->out, call->session->protocol_version == 3 ? "_\r\n" : "$-1\r\n");
 }
 
+/* A text for people to read; RESP3 has a type of its own for that. */
 void resp_call_verbatim(const struct resp_call *call, struct slice text)
 {
-	if (call->session->protocol == 2) {
+	if (call->session->protocol_version == 2) {
 		resp_write_bulk(call->out, text);
 		return;
 	}
@@ -43,19 +49,20 @@ void resp_call_verbatim(const struct resp_call *call, struct slice text)
 	buffer_add(call->out, "\r\n", 2);
 }
 
+/* Runs the function of the subcommand that the second word names, or answers with an error. */
 void resp_call_subcommand(const struct resp_subcommand *table, size_t table_len,
                           const struct resp_call *call)
 {
 	for (size_t i = 0; i < table_len; i++) {
-		if (!slice_equal_nocase(call->args[1], table[i].name))
+		if (!slice_equal_nocase(call->words[1], table[i].name))
 			continue;
-		if (call->count < table[i].min || call->count > table[i].max)
+		if (call->word_count < table[i].min_words || call->word_count > table[i].max_words)
 			resp_call_error(call, "wrong number of arguments for '%.*s|%.*s' command",
-			                FILL_QUOTE(call->args[0]), FILL_QUOTE(call->args[1]));
+			                FILL_QUOTE(call->words[0]), FILL_QUOTE(call->words[1]));
 		else
-			table[i].run(call);
+			table[i].answer(call);
 		return;
 	}
-	resp_call_error(call, "unknown subcommand '%.*s' of '%.*s'", FILL_QUOTE(call->args[1]),
-	                FILL_QUOTE(call->args[0]));
+	resp_call_error(call, "unknown subcommand '%.*s' of '%.*s'", FILL_QUOTE(call->words[1]),
+	                FILL_QUOTE(call->words[0]));
 }

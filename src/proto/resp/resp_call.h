@@ -1,5 +1,5 @@
-/* resp_call.h: a call of a command that the codec answers without the server, and functions that
- * write common answers. */
+/* resp_call.h: describes a RESP command that the codec answers without the server, such as PING,
+ * and writes the answers that such commands have in common. */
 #ifndef PROTO_RESP_CALL_H
 #define PROTO_RESP_CALL_H
 
@@ -11,16 +11,16 @@
 /* A command that is to be answered now. */
 struct resp_call {
 	struct resp_session *session;
-	const struct slice *args; /* its words, including the name */
-	size_t count;
+	const struct slice *words; /* including the command's name */
+	size_t word_count;
 	struct slice user; /* the user's name; NULL if there is none */
 	struct buffer *out;
 };
 
 struct resp_subcommand {
 	struct slice name;
-	uint8_t min, max; /* words, including both names */
-	void (*run)(const struct resp_call *call);
+	uint8_t min_words, max_words; /* including both names */
+	void (*answer)(const struct resp_call *call);
 };
 
 void resp_call_ok(const struct resp_call *call);

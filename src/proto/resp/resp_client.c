@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/number.h"
 
-/* Whether a client may have this name. If not, answers with an error. */
-static bool check_name(const struct resp_call *call, struct slice name)
+/* Returns whether a client may have this name. If not, it has answered with an error. */
+static bool check_client_name(const struct resp_call *call, struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++) {
 		if (name.data[i] >= '!' && name.data[i] <= '~')
@@ -25,13 +25,14 @@ static bool check_name(const struct resp_call *call, struct slice name)
 	return true;
 }
 
-static void set_name(const struct resp_call *call, struct slice name)
+static void set_client_name(const struct resp_call *call, struct slice name)
 {
-	memcpy(call->session->name, name.data, name.len);
-	call->session->name_len = name.len;
+	memcpy(call->session->client_name, name.data, name.len);
+	call->session->client_name_len = name.len;
 }
 
-static int add_login(struct fill *fill, struct request_login login)
+/* Makes the request a REQUEST_LOGIN, which the server checks. Returns 0, or ENOMEM. */
+static int make_login(struct fill *fill, struct request_login login)
 {
 	struct request_origin *origin = arena_alloc(fill->arena, sizeof *origin);
 
@@ -52,7 +53,7 @@ int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct
 	(void)spec;
 	if (n == 3)
 		login.user = args[1];
-	return add_login(fill, login);
+	return make_login(fill, login);
 }
 
 static void write_hello(const struct resp_call *call)
@@ -63,9 +64,9 @@ static void write_hello(const struct resp_call *call)
 	resp_write_bulk(call->out, SLICE("version"));
 	resp_write_bulk(call->out, SLICE(RESP_REDIS_VERSION));
 	resp_write_bulk(call->out, SLICE("proto"));
-	resp_write_integer(call->out, call->session->protocol);
+	resp_write_integer(call->out, call->session->protocol_version);
 	resp_write_bulk(call->out, SLICE("id"));
-	resp_write_integer(call->out, (int64_t)call->session->id);
+	resp_write_integer(call->out, (int64_t)call->session->connection_id);
 	resp_write_bulk(call->out, SLICE("mode"));
 	resp_write_bulk(call->out, SLICE("standalone"));
 	resp_write_bulk(call->out, SLICE("role"));
@@ -86,8 +87,8 @@ struct hello {
  */
 static bool read_hello(const struct resp_call *call, struct hello *hello)
 {
-	hello->version = (uint64_t)call->session->protocol;
-	if (call->count > 1 && !parse_u64(call->args[1], &hello->version)) {
+	hello->version = (uint64_t)call->session->protocol_version;
+	if (call->word_count > 1 && !parse_u64(call->words[1], &hello->version)) {
 		resp_call_error(call, "Protocol version is not an integer or out of range");
 		return false;
 	}
@@ -95,40 +96,46 @@ static bool read_hello(const struct resp_call *call, struct hello *hello)
 		resp_write_error(call->out, "NOPROTO", SLICE("unsupported protocol version"));
 		return false;
 	}
-	for (size_t i = 2; i < call->count; i++) {
-		if (slice_equal_nocase(call->args[i], SLICE("AUTH")) && i + 2 < call->count) {
-			hello->login = (struct request_login){call->args[i + 1], call->args[i + 2]};
+	for (size_t i = 2; i < call->word_count; i++) {
+		if (slice_equal_nocase(call->words[i], SLICE("AUTH")) && i + 2 < call->word_count) {
+			hello->login = (struct request_login){call->words[i + 1], call->words[i + 2]};
 			i += 2;
-		} else if (slice_equal_nocase(call->args[i], SLICE("SETNAME")) && i + 1 < call->count) {
-			hello->name = call->args[++i];
+		} else if (slice_equal_nocase(call->words[i], SLICE("SETNAME")) &&
+		           i + 1 < call->word_count) {
+			hello->name = call->words[++i];
 		} else {
-			resp_call_error(call, "Syntax error in HELLO option '%.*s'", FILL_QUOTE(call->args[i]));
+			resp_call_error(call, "Syntax error in HELLO option '%.*s'",
+			                FILL_QUOTE(call->words[i]));
 			return false;
 		}
 	}
-	return !hello->name.data || check_name(call, hello->name);
+	return !hello->name.data || check_client_name(call, hello->name);
 }
 
 /*
  * Makes HELLO with AUTH a login, unless it has other errors, so that either all of HELLO takes
- * effect or nothing.
+ * effect or nothing. For that it reads the options of HELLO in advance, and drops their error:
+ * resp_run_hello reads them again when the login is done, and answers.
  */
 int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                     size_t n)
 {
-	struct resp_session any = {.protocol = 2};
-	struct buffer error = {0};
+	struct resp_session some_session = {.protocol_version = 2};
+	struct buffer dropped_error = {0};
 	struct hello hello = {0};
-	bool valid = read_hello(&(struct resp_call){&any, args, n, {0}, &error}, &hello);
-	int status = resp_store_words(fill, args, n);
+	struct resp_call call = {&some_session, args, n, {0}, &dropped_error};
+	bool is_valid = read_hello(&call, &hello);
+	int status = resp_copy_words_to_request(fill, args, n);
 
 	(void)spec;
-	buffer_free(&error);
-	if (status != 0 || !valid || !hello.login.secret.data)
+	buffer_free(&dropped_error);
+	if (status != 0 || !is_valid || !hello.login.secret.data)
 		return status;
-	return add_login(fill, hello.login);
+	return make_login(fill, hello.login);
 }
 
+/* Answers HELLO, once its login, if any, has succeeded: sets the name and the protocol's version.
+ */
 void resp_run_hello(const struct resp_call *call)
 {
 	struct hello hello = {0};
@@ -136,8 +143,8 @@ void resp_run_hello(const struct resp_call *call)
 	if (!read_hello(call, &hello))
 		return;
 	if (hello.name.data)
-		set_name(call, hello.name);
-	call->session->protocol = (int)hello.version;
+		set_client_name(call, hello.name);
+	call->session->protocol_version = (int)hello.version;
 	write_hello(call);
 }
 
@@ -146,7 +153,7 @@ void resp_run_select(const struct resp_call *call)
 {
 	int64_t index;
 
-	if (!parse_i64(call->args[1], &index))
+	if (!parse_i64(call->words[1], &index))
 		resp_call_error(call, "value is not an integer or out of range");
 	else if (index < 0 || index > INT_MAX)
 		resp_call_error(call, "DB index is out of range");
@@ -156,31 +163,32 @@ void resp_run_select(const struct resp_call *call)
 
 void resp_run_reset(const struct resp_call *call)
 {
-	call->session->protocol = 2;
-	call->session->name_len = 0;
-	call->session->tracking = 0;
+	call->session->protocol_version = 2;
+	call->session->client_name_len = 0;
+	call->session->tracking_flags = 0;
 	buffer_add_text(call->out, "+RESET\r\n");
 }
 
 static void client_setname(const struct resp_call *call)
 {
-	if (!check_name(call, call->args[2]))
+	if (!check_client_name(call, call->words[2]))
 		return;
-	set_name(call, call->args[2]);
+	set_client_name(call, call->words[2]);
 	resp_call_ok(call);
 }
 
 static void client_getname(const struct resp_call *call)
 {
-	if (call->session->name_len > 0)
-		resp_write_bulk(call->out, (struct slice){call->session->name, call->session->name_len});
+	if (call->session->client_name_len > 0)
+		resp_write_bulk(call->out,
+		                (struct slice){call->session->client_name, call->session->client_name_len});
 	else
 		resp_call_null(call);
 }
 
 static void client_id(const struct resp_call *call)
 {
-	resp_write_integer(call->out, (int64_t)call->session->id);
+	resp_write_integer(call->out, (int64_t)call->session->connection_id);
 }
 
 static void client_info(const struct resp_call *call)
@@ -189,8 +197,9 @@ static void client_info(const struct resp_call *call)
 	struct buffer text = {0};
 
 	buffer_printf(&text, "id=%llu name=%.*s db=0 user=%.*s resp=%d\n",
-	              (unsigned long long)session->id, (int)session->name_len, session->name,
-	              (int)call->user.len, call->user.data, session->protocol);
+	              (unsigned long long)session->connection_id, (int)session->client_name_len,
+	              session->client_name, (int)call->user.len, call->user.data,
+	              session->protocol_version);
 	resp_call_verbatim(call, (struct slice){text.data, text.len});
 	buffer_free(&text);
 }
@@ -210,10 +219,11 @@ enum {
 };
 
 static const struct {
-	struct slice name, shown;
+	struct slice name;
+	struct slice shown; /* its name in CLIENT TRACKINGINFO, or empty */
 	unsigned flag;
-	bool value;  /* the next word is its value */
-	bool number; /* the value must be a whole number */
+	bool has_value; /* the next word */
+	bool is_number; /* the value must be a whole number */
 } tracking_options[] = {
     {SLICE("BCAST"), SLICE("bcast"), TRACKING_BCAST, false, false},
     {SLICE("OPTIN"), SLICE("optin"), TRACKING_OPTIN, false, false},
@@ -225,28 +235,32 @@ static const struct {
 
 #define TRACKING_OPTION_COUNT (sizeof tracking_options / sizeof *tracking_options)
 
-/* Returns false if an option is unknown, or its value is missing or no number. */
-static bool read_tracking(const struct resp_call *call, unsigned *flags)
+/* Adds the flags of the options to *flags. Returns false for unknown options and invalid values. */
+static bool read_tracking_options(const struct resp_call *call, unsigned *flags)
 {
 	uint64_t id;
 
-	for (size_t i = 3; i < call->count; i++) {
+	for (size_t i = 3; i < call->word_count; i++) {
 		size_t option = 0;
 
 		while (option < TRACKING_OPTION_COUNT &&
-		       !slice_equal_nocase(call->args[i], tracking_options[option].name))
+		       !slice_equal_nocase(call->words[i], tracking_options[option].name))
 			option++;
 		if (option == TRACKING_OPTION_COUNT)
 			return false;
 		*flags |= tracking_options[option].flag;
-		i += tracking_options[option].value;
-		if (i >= call->count || (tracking_options[option].number && !parse_u64(call->args[i], &id)))
+		i += tracking_options[option].has_value;
+		if (i >= call->word_count ||
+		    (tracking_options[option].is_number && !parse_u64(call->words[i], &id)))
 			return false;
 	}
 	return true;
 }
 
-/* The message for options that contradict each other or the earlier ones; NULL if none do. */
+/*
+ * Returns the message for options that contradict each other, or those of an earlier CLIENT
+ * TRACKING (`before`); NULL if none do.
+ */
 static const char *find_tracking_conflict(unsigned before, unsigned flags)
 {
 	if ((flags & TRACKING_PREFIX) && !(flags & TRACKING_BCAST))
@@ -264,35 +278,37 @@ static const char *find_tracking_conflict(unsigned before, unsigned flags)
 	return NULL;
 }
 
+/* CLIENT TRACKING ON|OFF [option ...] */
 static void client_tracking(const struct resp_call *call)
 {
-	bool on = slice_equal_nocase(call->args[2], SLICE("ON"));
+	bool on = slice_equal_nocase(call->words[2], SLICE("ON"));
 	unsigned flags = on ? TRACKING_ON : 0;
 	const char *conflict;
 
-	if ((!on && !slice_equal_nocase(call->args[2], SLICE("OFF"))) || !read_tracking(call, &flags)) {
+	if ((!on && !slice_equal_nocase(call->words[2], SLICE("OFF"))) ||
+	    !read_tracking_options(call, &flags)) {
 		resp_call_error(call, "syntax error");
 		return;
 	}
-	conflict = on ? find_tracking_conflict(call->session->tracking, flags) : NULL;
+	conflict = on ? find_tracking_conflict(call->session->tracking_flags, flags) : NULL;
 	if (conflict) {
 		resp_call_error(call, "%s", conflict);
 		return;
 	}
-	call->session->tracking = on ? flags : 0;
+	call->session->tracking_flags = on ? flags : 0;
 	resp_call_ok(call);
 }
 
 /* CLIENT CACHING YES announces that the next reply will be cached. */
 static void client_caching(const struct resp_call *call)
 {
-	unsigned tracking = call->session->tracking;
-	bool yes = slice_equal_nocase(call->args[2], SLICE("YES"));
+	unsigned tracking = call->session->tracking_flags;
+	bool yes = slice_equal_nocase(call->words[2], SLICE("YES"));
 
 	if (!(tracking & (TRACKING_OPTIN | TRACKING_OPTOUT)))
 		resp_call_error(call, "CLIENT CACHING can be called only when the client is in tracking "
 		                      "mode with OPTIN or OPTOUT mode enabled");
-	else if (!yes && !slice_equal_nocase(call->args[2], SLICE("NO")))
+	else if (!yes && !slice_equal_nocase(call->words[2], SLICE("NO")))
 		resp_call_error(call, "syntax error");
 	else if (!(tracking & (yes ? TRACKING_OPTIN : TRACKING_OPTOUT)))
 		resp_call_error(call,
@@ -305,19 +321,20 @@ static void client_caching(const struct resp_call *call)
 /* Notices are redirected to no connection (0); -1 if tracking is off. */
 static void client_getredir(const struct resp_call *call)
 {
-	resp_write_integer(call->out, call->session->tracking & TRACKING_ON ? 0 : -1);
+	resp_write_integer(call->out, call->session->tracking_flags & TRACKING_ON ? 0 : -1);
 }
 
+/* Answers with the options that CLIENT TRACKING has set. */
 static void client_trackinginfo(const struct resp_call *call)
 {
-	unsigned tracking = call->session->tracking;
-	uint64_t shown = 1;
+	unsigned tracking = call->session->tracking_flags;
+	uint64_t shown_count = 1; /* "on" or "off", and the options */
 
 	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
-		shown += tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag);
+		shown_count += tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag);
 	resp_call_map(call, 3);
 	resp_write_bulk(call->out, SLICE("flags"));
-	resp_write_length(call->out, call->session->protocol == 3 ? '~' : '*', shown);
+	resp_write_length(call->out, call->session->protocol_version == 3 ? '~' : '*', shown_count);
 	resp_write_bulk(call->out, tracking & TRACKING_ON ? SLICE("on") : SLICE("off"));
 	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
 		if (tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag))

@@ -1,10 +1,13 @@
-/* resp_command.c: the table of RESP commands, and functions that turn their words into requests. */
+/*
+ * resp_command.c: lists all RESP commands that the server knows, and turns the words of a command
+ * into a request: a decision for the server, or a command that the codec answers by itself.
+ */
 #include "base/error.h"
 #include "base/number.h"
 #include "proto/resp/resp_call.h"
 #include "proto/resp/resp_multi.h"
 
-static int ask_permit(struct fill *fill, struct slice nothing)
+static int set_wants_permit(struct fill *fill, struct slice nothing)
 {
 	(void)nothing;
 	fill->request->wants_permit = true;
@@ -13,50 +16,53 @@ static int ask_permit(struct fill *fill, struct slice nothing)
 
 #define ON(op) (1u << REQUEST_##op)
 
-/* The options after a limit and a key. */
+/* The options after a limit and a key. PERMIT has a value in one command alone. */
 static const struct {
 	struct slice name;
-	unsigned ops;
-	unsigned words; /* with its value */
+	unsigned ops;        /* the operations that accept it, a bit each */
+	unsigned word_count; /* 1, or 2 with its value */
 	int (*set)(struct fill *fill, struct slice value);
 } options[] = {
     {SLICE("COST"), ON(ACQUIRE) | ON(PEEK) | ON(REFUND), 2, fill_cost},
-    {SLICE("PERMIT"), ON(ACQUIRE), 1, ask_permit},
+    {SLICE("PERMIT"), ON(ACQUIRE), 1, set_wants_permit},
     {SLICE("PERMIT"), ON(REFUND), 2, fill_permit},
     {SLICE("WAIT"), ON(ACQUIRE), 2, fill_wait},
     {SLICE("PRIORITY"), ON(ACQUIRE), 2, fill_priority},
 };
 
-static const char *const option_list[] = {
+static const char *const options_text[] = {
     [REQUEST_ACQUIRE] = "COST n, WAIT ms, PRIORITY n or PERMIT",
     [REQUEST_PEEK] = "COST n",
     [REQUEST_REFUND] = "COST n or PERMIT p",
 };
 
-/* Reads the option that begins the `n` words. Sets *words to the number of its words. */
+/* Reads the option with which the `n` words begin. Sets *word_count to the number of its words. */
 static int read_option(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                       size_t n, size_t *words)
+                       size_t n, size_t *word_count)
 {
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-		if (!(options[i].ops & 1u << spec->op) || options[i].words > n ||
+		bool is_for_op = options[i].ops & 1u << spec->op;
+
+		if (!is_for_op || options[i].word_count > n ||
 		    !slice_equal_nocase(args[0], options[i].name))
 			continue;
-		*words = options[i].words;
-		return options[i].set(fill, args[*words - 1]);
+		*word_count = options[i].word_count;
+		return options[i].set(fill, args[*word_count - 1]);
 	}
 	return error_set(&fill->error, WEIR_ESYNTAX,
 	                 "syntax error: expected %s after the key of %s, found '%.*s'",
-	                 option_list[spec->op], spec->name.data, FILL_QUOTE(args[0]));
+	                 options_text[spec->op], spec->name.data, FILL_QUOTE(args[0]));
 }
 
-static int read_limit(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                      size_t n)
+/* A command such as WEIR.ACQUIRE limit key [option ...] */
+static int read_limit_command(struct fill *fill, const struct resp_spec *spec,
+                              const struct slice *args, size_t n)
 {
-	size_t words = 1;
+	size_t option_words = 1;
 
 	fill->request->limit = args[1];
-	for (size_t i = 3; i < n; i += words) {
-		int status = read_option(fill, spec, args + i, n - i, &words);
+	for (size_t i = 3; i < n; i += option_words) {
+		int status = read_option(fill, spec, args + i, n - i, &option_words);
 
 		if (status != 0)
 			return status;
@@ -65,8 +71,8 @@ static int read_limit(struct fill *fill, const struct resp_spec *spec, const str
 }
 
 /* WEIR.REPORT permit outcome [latency_ms] */
-static int read_report(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                       size_t n)
+static int read_report_command(struct fill *fill, const struct resp_spec *spec,
+                               const struct slice *args, size_t n)
 {
 	int status = fill_outcome(fill, args[2]);
 
@@ -76,12 +82,13 @@ static int read_report(struct fill *fill, const struct resp_spec *spec, const st
 	return status == 0 ? fill_permit(fill, args[1]) : status;
 }
 
-static int read_check(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                      size_t n)
+/* WEIR.CHECK attribute value [attribute value ...] */
+static int read_check_command(struct fill *fill, const struct resp_spec *spec,
+                              const struct slice *args, size_t n)
 {
 	int status;
 
-	if (n % 2 == 0)
+	if (n % 2 == 0) /* the name and pairs are an odd number of words */
 		return error_set(&fill->error, WEIR_ESYNTAX,
 		                 "expected pairs of attribute and value after %s, found %zu words",
 		                 spec->name.data, n - 1);
@@ -91,8 +98,9 @@ static int read_check(struct fill *fill, const struct resp_spec *spec, const str
 	return status;
 }
 
-static int read_shed(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-                     size_t n)
+/* WEIR.SHED limit share */
+static int read_shed_command(struct fill *fill, const struct resp_spec *spec,
+                             const struct slice *args, size_t n)
 {
 	(void)spec;
 	(void)n;
@@ -105,7 +113,8 @@ static void write_text(struct buffer *out, const char *text)
 	resp_write_bulk(out, text ? slice_of(text) : SLICE(""));
 }
 
-static void write_elements(const struct reply *reply, struct buffer *out, uint64_t n)
+/* Writes an array of `n` elements, and the first seven of them. */
+static void write_decision(const struct reply *reply, struct buffer *out, uint64_t n)
 {
 	const struct weir_decision *d = &reply->decision;
 	int64_t values[] = {
@@ -121,14 +130,14 @@ static void write_elements(const struct reply *reply, struct buffer *out, uint64
 	resp_write_bulk(out, reply->permit);
 }
 
-static void write_seven(const struct reply *reply, struct buffer *out)
+static void write_limit_decision(const struct reply *reply, struct buffer *out)
 {
-	write_elements(reply, out, 7);
+	write_decision(reply, out, 7);
 }
 
-static void write_nine(const struct reply *reply, struct buffer *out)
+static void write_rules_decision(const struct reply *reply, struct buffer *out)
 {
-	write_elements(reply, out, 9);
+	write_decision(reply, out, 9);
 	write_text(out, reply->decision.limit);
 	write_text(out, reply->decision.rule);
 }
@@ -139,36 +148,46 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 	buffer_add_text(out, "+OK\r\n");
 }
 
-/* In order of frequency, because the search is linear. */
+/*
+ * In order of frequency, because the search is linear. Macros make entries that have members in
+ * common: DECIDE for decisions about a limit, KEY and KEYS for keys of CL.THROTTLE, RUN for
+ * commands that the codec answers, EXECUTE for those that take effect when they are read.
+ */
 static const struct resp_spec specs[] = {
-#define DECIDE(text, may, least, most, key_at, what, how, reader, writer)                          \
+#define DECIDE(name_, class_, min_, max_, key_, kind_, op_, fill_, write_)                         \
 	{                                                                                              \
-		.name = SLICE(text), .min = least, .max = most, .key = key_at, .kind = REQUEST_##what,     \
-		.op = REQUEST_##how, .class = REQUEST_##may, .read = reader, .write = writer,              \
+		.name = SLICE(name_), .min_words = min_, .max_words = max_, .key_index = key_,             \
+		.kind = REQUEST_##kind_, .op = REQUEST_##op_, .class = REQUEST_##class_,                   \
+		.fill_request = fill_, .write_reply = write_,                                              \
 	}
     DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_cl_throttle,
            resp_write_cl_throttle),
-    DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, read_limit, write_seven),
-    DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, read_check, write_nine),
+    DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, read_limit_command,
+           write_limit_decision),
+    DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, read_check_command,
+           write_rules_decision),
     DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_throttle, resp_write_throttle),
-    DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit, write_seven),
-    DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit, write_seven),
-    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit, write_seven),
-    DECIDE("WEIR.CHECKPEEK", ASK, 3, RESP_ARGS_ANY, 0, RULES, PEEK, read_check, write_nine),
-    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report, write_ok),
-    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed, write_ok),
+    DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit_command,
+           write_limit_decision),
+    DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit_command,
+           write_limit_decision),
+    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit_command, write_limit_decision),
+    DECIDE("WEIR.CHECKPEEK", ASK, 3, RESP_ARGS_ANY, 0, RULES, PEEK, read_check_command,
+           write_rules_decision),
+    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report_command, write_ok),
+    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed_command, write_ok),
 #undef DECIDE
-#define KEY(text, may, how, writer)                                                                \
+#define KEY(name_, class_, op_, write_)                                                            \
 	{                                                                                              \
-		.name = SLICE(text), .min = 2, .max = 2, .key = 1, .kind = REQUEST_KEY,                    \
-		.op = REQUEST_##how, .class = REQUEST_##may, .read = resp_read_key,                        \
-		.write = resp_write_##writer,                                                              \
+		.name = SLICE(name_), .min_words = 2, .max_words = 2, .key_index = 1, .kind = REQUEST_KEY, \
+		.op = REQUEST_##op_, .class = REQUEST_##class_, .fill_request = resp_read_key,             \
+		.write_reply = resp_write_##write_,                                                        \
 	}
-#define KEYS(text, may, how)                                                                       \
+#define KEYS(name_, class_, op_)                                                                   \
 	{                                                                                              \
-		.name = SLICE(text), .min = 2, .max = RESP_ARGS_ANY, .key = 1, .keys = true,               \
-		.kind = REQUEST_BATCH, .op = REQUEST_##how, .class = REQUEST_##may,                        \
-		.read = resp_read_keys,                                                                    \
+		.name = SLICE(name_), .min_words = 2, .max_words = RESP_ARGS_ANY, .key_index = 1,          \
+		.has_many_keys = true, .kind = REQUEST_BATCH, .op = REQUEST_##op_,                         \
+		.class = REQUEST_##class_, .fill_request = resp_read_keys,                                 \
 	}
     KEYS("DEL", CHANGE, RESET),
     KEYS("EXISTS", ASK, PEEK),
@@ -176,15 +195,15 @@ static const struct resp_spec specs[] = {
     KEY("PTTL", ASK, PEEK, pttl),
 #undef KEY
 #undef KEYS
-#define RUN(text, least, most, what, reply, ...)                                                   \
+#define RUN(name_, min_, max_, kind_, answer_, ...)                                                \
 	{                                                                                              \
-		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_##what,                    \
-		.run = resp_run_##reply, __VA_ARGS__                                                       \
+		.name = SLICE(name_), .min_words = min_, .max_words = max_, .kind = REQUEST_##kind_,       \
+		.answer = resp_run_##answer_, __VA_ARGS__                                                  \
 	}
-#define EXECUTE(text, least, most, how)                                                            \
+#define EXECUTE(name_, min_, max_, execute_)                                                       \
 	{                                                                                              \
-		.name = SLICE(text), .min = least, .max = most, .kind = REQUEST_LOCAL,                     \
-		.execute = resp_execute_##how,                                                             \
+		.name = SLICE(name_), .min_words = min_, .max_words = max_, .kind = REQUEST_LOCAL,         \
+		.execute_when_read = resp_execute_##execute_,                                              \
 	}
     RUN("PING", 1, 2, LOCAL, ping),
     EXECUTE("MULTI", 1, 1, multi),
@@ -193,15 +212,17 @@ static const struct resp_spec specs[] = {
     EXECUTE("WATCH", 2, RESP_ARGS_ANY, watch),
     RUN("UNWATCH", 1, 1, LOCAL, ok),
     RUN("ECHO", 2, 2, LOCAL, echo),
-    RUN("HELLO", 1, RESP_ARGS_ANY, LOCAL, hello, .read = resp_read_hello),
-    RUN("AUTH", 2, 3, LOGIN, ok, .read = resp_read_auth, .execute = resp_execute_outside_multi),
+    RUN("HELLO", 1, RESP_ARGS_ANY, LOCAL, hello, .fill_request = resp_read_hello),
+    RUN("AUTH", 2, 3, LOGIN, ok, .fill_request = resp_read_auth,
+        .execute_when_read = resp_execute_outside_multi),
     RUN("SELECT", 2, 2, LOCAL, select),
     RUN("CLIENT", 2, RESP_ARGS_ANY, LOCAL, client),
     RUN("ACL", 2, RESP_ARGS_ANY, LOCAL, acl),
-    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command, .execute = resp_execute_outside_multi),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command,
+        .execute_when_read = resp_execute_outside_multi),
     RUN("INFO", 1, RESP_ARGS_ANY, LOCAL, info),
     RUN("CONFIG", 2, RESP_ARGS_ANY, LOCAL, config),
-    RUN("RESET", 1, 1, LOGIN, reset, .execute = resp_execute_reset),
+    RUN("RESET", 1, 1, LOGIN, reset, .execute_when_read = resp_execute_reset),
     EXECUTE("QUIT", 1, RESP_ARGS_ANY, quit),
 #undef RUN
 #undef EXECUTE
@@ -226,19 +247,19 @@ const struct resp_spec *resp_spec_find(struct slice name)
 /* Bytes of the description of one command in the reply to COMMAND. */
 #define COMMAND_INFO_MAX 128
 
-/* Estimates the reply to a command that the codec answers, by the command's size. */
-static size_t estimate_reply(const struct resp_spec *spec, const struct slice *args, size_t n)
+/* Estimates how many bytes the codec's answer to a command will have. */
+static size_t estimate_reply_bytes(const struct resp_spec *spec, const struct slice *args, size_t n)
 {
-	size_t size = 0;
+	size_t echoed_bytes = 0;
 
-	if (spec->run == resp_run_command)
+	if (spec->answer == resp_run_command)
 		return (SPEC_COUNT + n) * COMMAND_INFO_MAX;
 	for (size_t i = 0; i < n; i++)
-		size += args[i].len;
-	return size;
+		echoed_bytes += args[i].len;
+	return echoed_bytes;
 }
 
-int resp_store_words(struct fill *fill, const struct slice *args, size_t n)
+int resp_copy_words_to_request(struct fill *fill, const struct slice *args, size_t n)
 {
 	struct slice *copy = arena_array(fill->arena, n, sizeof *copy);
 
@@ -250,13 +271,15 @@ int resp_store_words(struct fill *fill, const struct slice *args, size_t n)
 	return 0;
 }
 
+/* Finds the command. Returns NULL, and sets fill->error, if it is unknown or has too few or many
+ * words. */
 const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_spec_find(args[0]);
 
 	if (!spec)
 		error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'", FILL_QUOTE(args[0]));
-	else if (n < spec->min || (n > spec->max && spec->max != RESP_ARGS_ANY))
+	else if (n < spec->min_words || (n > spec->max_words && spec->max_words != RESP_ARGS_ANY))
 		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command",
 		          spec->name.data);
 	else if (n > RESP_WORDS_MAX)
@@ -272,18 +295,20 @@ void resp_set_spec(struct fill *fill, const struct resp_spec *spec)
 	fill->request->kind = spec->kind;
 	fill->request->op = spec->op;
 	fill->request->class = spec->class;
-	fill->request->reply_code = (int)(spec - specs);
+	fill->request->reply_code = (int)(spec - specs); /* by which the reply finds the command */
 }
 
+/* Returns 0, or a status with fill->error set. */
 int resp_read_command(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                       size_t n)
 {
-	if (spec->read)
-		return spec->read(fill, spec, args, n);
-	fill->request->reply_size = estimate_reply(spec, args, n);
-	return resp_store_words(fill, args, n);
+	if (spec->fill_request)
+		return spec->fill_request(fill, spec, args, n);
+	fill->request->reply_size = estimate_reply_bytes(spec, args, n);
+	return resp_copy_words_to_request(fill, args, n);
 }
 
+/* Makes the request one that the codec answers, with fill->error. */
 void resp_refuse(struct fill *fill)
 {
 	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
@@ -295,6 +320,7 @@ void resp_refuse(struct fill *fill)
 	fill->request->local_text = text ? slice_of(text) : SLICE("out of memory");
 }
 
+/* Fills in a request from a command that MULTI has queued; one with an error answers that error. */
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_check_words(fill, args, n);
@@ -304,7 +330,7 @@ void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
 		resp_set_spec(fill, spec);
 	if (!spec || resp_read_command(fill, spec, args, n) != 0)
 		resp_refuse(fill);
-	/* A password takes long to check, and the other commands would have to wait. */
+	/* Checking a password takes long, and the other commands of the transaction would wait. */
 	if (fill->request->kind == REQUEST_LOGIN) {
 		error_set(&fill->error, WEIR_EUNSUPPORTED, "a login inside MULTI is not allowed");
 		resp_refuse(fill);

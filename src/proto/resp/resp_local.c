@@ -1,4 +1,7 @@
-/* resp_local.c: answers commands about the server: PING, ECHO, COMMAND, INFO, CONFIG and ACL. */
+/*
+ * resp_local.c: answers commands of Redis about the server itself, which its clients send to learn
+ * about it: PING, ECHO, COMMAND, INFO, CONFIG and ACL.
+ */
 #include "proto/resp/resp_call.h"
 
 #include <ctype.h>
@@ -6,15 +9,15 @@
 
 void resp_run_ping(const struct resp_call *call)
 {
-	if (call->count > 1)
-		resp_write_bulk(call->out, call->args[1]);
+	if (call->word_count > 1)
+		resp_write_bulk(call->out, call->words[1]);
 	else
 		buffer_add_text(call->out, "+PONG\r\n");
 }
 
 void resp_run_echo(const struct resp_call *call)
 {
-	resp_write_bulk(call->out, call->args[1]);
+	resp_write_bulk(call->out, call->words[1]);
 }
 
 void resp_run_ok(const struct resp_call *call)
@@ -22,6 +25,7 @@ void resp_run_ok(const struct resp_call *call)
 	resp_call_ok(call);
 }
 
+/* Writes the name of a command as Redis does, in small letters. */
 static void write_lower(struct buffer *out, struct slice name)
 {
 	char *to;
@@ -36,39 +40,46 @@ static void write_lower(struct buffer *out, struct slice name)
 	buffer_add(out, "\r\n", 2);
 }
 
-/* Writes name, arity, flags, and the first, last and step of the keys. */
+/*
+ * Describes a command as COMMAND INFO of Redis does: name, arity (the number of words; negative if
+ * there may be more), flags, and where the keys are: the first and last word, and the step.
+ */
 static void write_spec(struct buffer *out, const struct resp_spec *spec)
 {
+	bool has_fixed_length = spec->min_words == spec->max_words, has_key = spec->key_index != 0;
+	const char *flags = !has_key                   ? "*1\r\n+fast\r\n"
+	                    : spec->op == REQUEST_PEEK ? "*2\r\n+readonly\r\n+fast\r\n"
+	                                               : "*2\r\n+write\r\n+fast\r\n";
+
 	resp_write_length(out, '*', 6);
 	write_lower(out, spec->name);
-	resp_write_integer(out, spec->min == spec->max ? spec->min : -(int)spec->min);
-	buffer_add_text(out, spec->key == 0             ? "*1\r\n+fast\r\n"
-	                     : spec->op == REQUEST_PEEK ? "*2\r\n+readonly\r\n+fast\r\n"
-	                                                : "*2\r\n+write\r\n+fast\r\n");
-	resp_write_integer(out, spec->key);
-	resp_write_integer(out, spec->keys ? -1 : spec->key);
-	resp_write_integer(out, spec->key != 0);
+	resp_write_integer(out, has_fixed_length ? spec->min_words : -(int)spec->min_words);
+	buffer_add_text(out, flags);
+	resp_write_integer(out, spec->key_index);
+	resp_write_integer(out, spec->has_many_keys ? -1 : spec->key_index);
+	resp_write_integer(out, has_key);
 }
 
+/* COMMAND and COMMAND INFO [name ...]: describes the named commands, or all. */
 static void command_info(const struct resp_call *call)
 {
 	size_t count;
 	const struct resp_spec *specs = resp_specs(&count);
 
-	if (call->count <= 2) {
+	if (call->word_count <= 2) {
 		resp_write_length(call->out, '*', count);
 		for (size_t i = 0; i < count; i++)
 			write_spec(call->out, &specs[i]);
 		return;
 	}
-	resp_write_length(call->out, '*', call->count - 2);
-	for (size_t i = 2; i < call->count; i++) {
-		const struct resp_spec *spec = resp_spec_find(call->args[i]);
+	resp_write_length(call->out, '*', call->word_count - 2);
+	for (size_t i = 2; i < call->word_count; i++) {
+		const struct resp_spec *spec = resp_spec_find(call->words[i]);
 
 		if (spec)
 			write_spec(call->out, spec);
 		else
-			buffer_add_text(call->out, call->session->protocol == 3 ? "_\r\n" : "*-1\r\n");
+			buffer_add_text(call->out, call->session->protocol_version == 3 ? "_\r\n" : "*-1\r\n");
 	}
 }
 
@@ -105,7 +116,7 @@ void resp_run_command(const struct resp_call *call)
 	    {SLICE("DOCS"), 2, RESP_ARGS_ANY, command_docs},
 	};
 
-	if (call->count == 1)
+	if (call->word_count == 1)
 		command_info(call);
 	else
 		RESP_CALL_SUBCOMMAND(table);
@@ -136,6 +147,7 @@ static const struct {
 
 #define SETTING_COUNT (sizeof settings / sizeof *settings)
 
+/* Whether CONFIG GET, with `n` words, names the setting, or all by "*". */
 static bool is_requested(struct slice name, const struct slice *args, size_t n)
 {
 	for (size_t i = 2; i < n; i++)
@@ -144,15 +156,16 @@ static bool is_requested(struct slice name, const struct slice *args, size_t n)
 	return false;
 }
 
+/* Answers with a map of the settings that are requested. */
 static void config_get(const struct resp_call *call)
 {
 	uint64_t found = 0;
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
-		found += is_requested(settings[i].name, call->args, call->count);
+		found += is_requested(settings[i].name, call->words, call->word_count);
 	resp_call_map(call, found);
 	for (size_t i = 0; i < SETTING_COUNT; i++) {
-		if (!is_requested(settings[i].name, call->args, call->count))
+		if (!is_requested(settings[i].name, call->words, call->word_count))
 			continue;
 		resp_write_bulk(call->out, settings[i].name);
 		resp_write_bulk(call->out, settings[i].value);

@@ -1,5 +1,5 @@
 /*
- * resp_multi.h: a transaction: queues the commands of a connection between MULTI and EXEC.
+ * resp_multi.h: queues the commands of a RESP connection between MULTI and EXEC, a transaction.
  *
  * The queue changes when commands are read, not when they are answered, because EXEC may have been
  * read before MULTI is answered. It stores the words of each command, whose name and number of
@@ -25,7 +25,7 @@ void resp_multi_break(struct resp_session *session);
 /** Discards an open transaction, if any. */
 void resp_multi_end(struct resp_session *session);
 
-/* Values of resp_spec.execute: commands that are executed when they are read. */
+/* Values of resp_spec.execute_when_read: commands that are executed when they are read. */
 void resp_execute_multi(struct resp_session *session, struct fill *fill);
 void resp_execute_exec(struct resp_session *session, struct fill *fill);
 void resp_execute_discard(struct resp_session *session, struct fill *fill);

@@ -1,8 +1,8 @@
 /*
  * resp_session.h: the state of a RESP connection, and the table of commands.
  *
- * A command either becomes a request for the server (`read` fills it in, `write` writes the reply),
- * or the codec answers it (`run`). `run` is called when the replies to all commands before are
+ * A command either becomes a request for the server (`fill_request`, and later `write_reply`), or
+ * the codec answers it (`answer`). `answer` is called when the replies to all commands before are
  * written. Therefore HELLO changes the protocol version of later replies only.
  */
 #ifndef PROTO_RESP_SESSION_H
@@ -23,13 +23,13 @@ struct resp_multi;
 struct resp_session {
 	struct codec_bounds bounds;
 	struct resp_reader reader;
-	struct resp_template form;
-	uint64_t id;
-	int protocol;             /* 2 or 3 */
-	unsigned tracking;        /* the options of CLIENT TRACKING, see resp_client.c */
+	struct resp_template last_command;
+	uint64_t connection_id;
+	int protocol_version;     /* 2 or 3 */
+	unsigned tracking_flags;  /* the options of CLIENT TRACKING, see resp_client.c */
 	struct resp_multi *multi; /* NULL outside a transaction */
-	char name[RESP_NAME_MAX];
-	size_t name_len;
+	char client_name[RESP_NAME_MAX];
+	size_t client_name_len;
 };
 
 /* Values of request.reply_code that are no index of the table of commands. */
@@ -46,23 +46,23 @@ enum {
 struct resp_call;
 
 struct resp_spec {
-	struct slice name; /* in capitals */
-	uint8_t min, max;  /* words, including the name */
-	uint8_t key;       /* index of the word that is the key, or 0 */
-	bool keys;         /* all later words are keys, too */
+	struct slice name;            /* in capitals */
+	uint8_t min_words, max_words; /* including the name */
+	uint8_t key_index;            /* of the word that is the key, or 0 */
+	bool has_many_keys;           /* all later words are keys, too */
 	enum request_kind kind;
 	enum request_op op;
 	enum request_class class;
 	/* Fills in fill->request from the words. 0 or a status. */
-	int (*read)(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
-	            size_t n);
-	void (*write)(const struct reply *reply, struct buffer *out);
-	void (*run)(const struct resp_call *call);
+	int (*fill_request)(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
+	                    size_t n);
+	void (*write_reply)(const struct reply *reply, struct buffer *out);
+	void (*answer)(const struct resp_call *call);
 	/*
 	 * Executes the command when it is read, even in a transaction; may fill in the answer. NULL for
 	 * commands that a transaction queues.
 	 */
-	void (*execute)(struct resp_session *session, struct fill *fill);
+	void (*execute_when_read)(struct resp_session *session, struct fill *fill);
 };
 
 /** All commands; sets *n to their number. */
@@ -83,8 +83,8 @@ void resp_refuse(struct fill *fill);
 /** Fills in fill->request from a command's words, or with the error in them. */
 void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
 
-/** Stores the words in the request, for `run`. 0 or ENOMEM. */
-int resp_store_words(struct fill *fill, const struct slice *args, size_t n);
+/** Stores the words in the request, for `answer`. 0 or ENOMEM. */
+int resp_copy_words_to_request(struct fill *fill, const struct slice *args, size_t n);
 
 int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct slice *args,
                    size_t n);

@@ -19,8 +19,8 @@
 
 /* Zeroed: there is none. */
 struct resp_template {
-	uint8_t head, tail;            /* bytes before the key's '$', and after its last byte */
-	uint8_t limit;                 /* offset of the limit's name in the head */
+	uint8_t head_len, tail_len;    /* bytes before the key's '$', and after its last byte */
+	uint8_t limit_offset;          /* of the limit's name in the head */
 	char bytes[RESP_TEMPLATE_MAX]; /* head and tail */
 	struct request request;        /* the command as a request; its slices are not valid */
 };
