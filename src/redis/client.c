@@ -37,7 +37,7 @@ static struct store_operation *cut_group(struct store_operation **group, size_t 
 void redis_client_submit(struct store_client *store_client, struct store_operation *group)
 {
 	struct redis_client *client = client_of(store_client);
-	bool together = group && group->next && group->together;
+	bool together = group && group->next && group->is_all_or_nothing;
 	size_t before = client->operations;
 
 	for (const struct store_operation *operation = group; operation; operation = operation->next)

@@ -130,7 +130,7 @@ void commands_fill(struct redis_client *client, struct redis_command *command, e
 	     operation = operation->next) {
 		operation->status = WEIR_OK;
 		operation->withheld = withheld;
-		operation->unasked = end == COMMAND_UNASKED;
+		operation->is_undecided = end == COMMAND_UNASKED;
 		operation->outcome = client->result.outcomes[i];
 		operation->until_ns = client->result.until_ns[i];
 		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
@@ -161,7 +161,7 @@ static bool may_repeat(const struct store_operation *operation)
 	const struct algo_call *call = &operation->step.call;
 
 	return algo_op_requests(call->op) && !algo_op_replaces(call->op) && call->cost > 0 &&
-	       call->permit == 0 && !operation->together;
+	       call->permit == 0 && !operation->is_all_or_nothing;
 }
 
 /* `is_given`: operations are decided at the time that the caller gives, which must be the same. */
@@ -354,7 +354,7 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	struct batch_index_entry *entry = index_entry_of(batch, operation);
 	struct redis_command *gathered = entry->batch_number == batch->number ? entry->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
-	struct redis_command *slow = operation->together ? NULL : followers_find(client, operation);
+	struct redis_command *slow = operation->is_all_or_nothing ? NULL : followers_find(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_NONE;
 

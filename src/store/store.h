@@ -198,14 +198,14 @@ struct store_operation {
 	const char *limit_name;
 	struct slice key_name;
 	struct store_operation *next; /* in the list that is submitted; then used by the store */
-	bool together; /* atomic with the list's others that have it, if their keys are on one node */
-	bool explains; /* a peek that explains a denial: the denial cache may answer it in either way */
-	bool anew;     /* this request has charged the key, so the denial cache must not answer */
+	bool is_all_or_nothing; /* with the others of the list that have it, if their keys are on one node */
+	bool explains_denial; /* a peek that explains a denial: the cache may also answer that it would pass */
+	bool skips_denial_cache; /* the request has charged the key since, so a cached denial is no answer */
 	void (*done)(struct store_operation *operation);
 	/* The results, set before `done` is called: */
 	int status;    /* 0, or an error; after ESTORE the step may have been applied or not */
 	bool withheld; /* not applied, because another of an atomic list was denied */
-	bool unasked;  /* with `withheld`: it is not known whether it would have been granted */
+	bool is_undecided; /* with `withheld`: it is not known whether it would have been granted */
 	struct algo_decision outcome;
 	uint64_t until_ns; /* as store_run returns it; of a reset, the expiry of the removed state */
 	uint64_t clock_ns; /* Unix time by the store's clock; 0 if it was not asked */

@@ -121,7 +121,7 @@ static void collect_results(const struct decision_context *context, struct plan 
 			collect_claim(context, plan, &results[i].operation);
 			continue;
 		}
-		results[i].step->store_answered = !results[i].operation.unasked;
+		results[i].step->store_answered = !results[i].operation.is_undecided;
 		if (!results[i].operation.withheld || is_marked_at_store(plan, results[i].step))
 			apply_result_of(context, plan, &results[i], decision);
 	}

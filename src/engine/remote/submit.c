@@ -130,9 +130,9 @@ static struct submitted *append_operation(const struct decision_context *context
 	                           context->at},
 	                  .limit_name = step->limit->name,
 	                  .key_name = step->key_name,
-	                  .together = together && before,
-	                  .explains = plan->stage == PLAN_EXPLAIN && !plan->decides_every_step,
-	                  .anew = plan->stage == PLAN_EXPLAIN_SHADOWED,
+	                  .is_all_or_nothing = together && before,
+	                  .explains_denial = plan->stage == PLAN_EXPLAIN && !plan->decides_every_step,
+	                  .skips_denial_cache = plan->stage == PLAN_EXPLAIN_SHADOWED,
 	                  .done = complete},
 	    .submission = submission,
 	    .step = step,
@@ -140,7 +140,7 @@ static struct submitted *append_operation(const struct decision_context *context
 	};
 	if (before) {
 		before->operation.next = &submitted->operation;
-		before->operation.together = together;
+		before->operation.is_all_or_nothing = together;
 	}
 	return submitted;
 }

@@ -42,13 +42,13 @@ static bool repeat_answer(struct redis_client *client, struct store_operation *o
 
 	if (!denials)
 		return false;
-	may_deny &= !operation->anew && denial_cache_applies(step->limit, &step->call);
-	if (!may_deny && !operation->explains)
+	may_deny &= !operation->skips_denial_cache && denial_cache_applies(step->limit, &step->call);
+	if (!may_deny && !operation->explains_denial)
 		return false;
 	name = denial_cache_name(step->limit, &step->call, step->key.hash);
 	if (!denial_cache_find(denials, step->limit, &step->call, &name, time_of(client, step->at),
 	                       &out) ||
-	    !(out.allowed ? operation->explains : may_deny))
+	    !(out.allowed ? operation->explains_denial : may_deny))
 		return false;
 	operation->outcome = out;
 	operation->status = WEIR_OK;
@@ -63,7 +63,7 @@ enum cache_answer cache_answer(struct redis_client *client, struct store_operati
 {
 	enum cache_answer answer;
 
-	if (is_first && !operation->together && repeat_answer(client, operation, true))
+	if (is_first && !operation->is_all_or_nothing && repeat_answer(client, operation, true))
 		return CACHE_ANSWERED;
 	if (operation->step.limit->chunk == 0 || client->is_stopping || !chunk_applies(operation))
 		return CACHE_NONE;
@@ -78,13 +78,13 @@ bool cache_answer_group(struct redis_client *client, struct store_operation *ope
 	bool any = false;
 
 	for (struct store_operation *one = operations; one; one = one->next) {
-		one->unasked = !repeat_answer(client, one, true);
-		any |= !one->unasked;
+		one->is_undecided = !repeat_answer(client, one, true);
+		any |= !one->is_undecided;
 	}
 	for (struct store_operation *one = operations; one; one = one->next) {
-		one->unasked &= any;
-		one->withheld = one->unasked;
-		if (one->unasked)
+		one->is_undecided &= any;
+		one->withheld = one->is_undecided;
+		if (one->is_undecided)
 			one->status = WEIR_OK;
 	}
 	return any;

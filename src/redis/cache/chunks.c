@@ -100,7 +100,7 @@ bool chunk_applies(const struct store_operation *operation)
 	const struct algo_call *call = &operation->step.call;
 
 	return chunk_is_for(operation->step.limit) && algo_op_requests(call->op) && call->cost > 0 &&
-	       call->cost <= operation->step.limit->chunk && call->permit == 0 && !operation->together;
+	       call->cost <= operation->step.limit->chunk && call->permit == 0 && !operation->is_all_or_nothing;
 }
 
 struct cache_name chunk_name(const struct store_operation *operation)

@@ -138,7 +138,7 @@ static inline bool all_pass(struct store_operation *chain)
 {
 	bool passes = true;
 
-	for (struct store_operation *job = chain; job && job->together; job = job->next) {
+	for (struct store_operation *job = chain; job && job->is_all_or_nothing; job = job->next) {
 		enum algo_op op = job->step.call.op;
 
 		if (op == ALGO_REFUND)

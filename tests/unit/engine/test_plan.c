@@ -168,7 +168,7 @@ static bool all_pass(struct later *later, struct store_operation *chain)
 	bool pass = true;
 
 	for (struct store_operation *job = chain; job; job = job->next) {
-		assert_true(job->together);
+		assert_true(job->is_all_or_nothing);
 		carry_out(later->states, job, ALGO_PEEK, &job->outcome);
 		pass &= job->outcome.allowed;
 	}
@@ -179,7 +179,7 @@ static bool all_pass(struct later *later, struct store_operation *chain)
 static void decide(struct scene *s, struct later *later, struct store_operation *chain,
                    uint64_t *seed)
 {
-	bool lies_together = chain->together && draw(seed, 2) == 0;
+	bool lies_together = chain->is_all_or_nothing && draw(seed, 2) == 0;
 	bool fails = draw(seed, 60) == 0;
 	bool passes = !lies_together || fails || all_pass(later, chain);
 

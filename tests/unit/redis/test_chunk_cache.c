@@ -443,7 +443,7 @@ static void chunks_apply_to_buckets_and_windows(void **state)
 		operation.step.call.cost = 11;
 		assert_false(chunk_applies(&operation));
 		operation.step.call.cost = 1;
-		operation.together = true;
+		operation.is_all_or_nothing = true;
 		assert_false(chunk_applies(&operation));
 		algo_limit_free(&limit);
 	}

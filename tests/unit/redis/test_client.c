@@ -112,7 +112,7 @@ static void an_iteration_of_many_keys_is_a_few_calls(void **state)
 static void run_group(struct scene *s, struct one *ones, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		ones[i].operation.together = true;
+		ones[i].operation.is_all_or_nothing = true;
 		ones[i].operation.next = i + 1 < n ? &ones[i + 1].operation : NULL;
 	}
 	s->store->kind->submit(s->client, &ones[0].operation);

@@ -169,7 +169,7 @@ static void a_group_is_denied_by_a_cached_denial_of_one_limit(void **state)
 	steps = stats_of(s).steps;
 	for (size_t i = 0; i < 3; i++) {
 		make(s, &ones[i], i == 1 ? "k" : i == 0 ? "a" : "b", 1);
-		ones[i].operation.together = true;
+		ones[i].operation.is_all_or_nothing = true;
 		ones[i].operation.next = i < 2 ? &ones[i + 1].operation : NULL;
 	}
 	s->store->kind->submit(s->client, &ones[0].operation);
@@ -193,7 +193,7 @@ static struct algo_decision explain(struct scene *s)
 
 	make(s, &one, "k", 1);
 	one.operation.step.call.op = ALGO_PEEK;
-	one.operation.explains = true;
+	one.operation.explains_denial = true;
 	run(s, &one, 1);
 	return one.operation.outcome;
 }

@@ -32,7 +32,7 @@ static const char *keys_sent(struct fake *p)
 static void submit_group(struct fake *p, struct one *group, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		group[i].operation.together = true;
+		group[i].operation.is_all_or_nothing = true;
 		group[i].operation.next = i + 1 < n ? &group[i + 1].operation : NULL;
 	}
 	p->store->kind->submit(p->client, &group[0].operation);

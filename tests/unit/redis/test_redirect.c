@@ -230,7 +230,7 @@ static void a_group_whose_keys_are_split_waits(void **state)
 
 	(void)state;
 	make_two(p, ones);
-	ones[0].operation.together = ones[1].operation.together = true;
+	ones[0].operation.is_all_or_nothing = ones[1].operation.is_all_or_nothing = true;
 	ones[0].operation.next = &ones[1].operation;
 	submit(p, &ones[0]);
 	redis_client_flush(p->client);
@@ -299,7 +299,7 @@ static void a_group_waits_until_its_deadline(void **state)
 
 	(void)state;
 	make_two(p, ones);
-	ones[0].operation.together = ones[1].operation.together = true;
+	ones[0].operation.is_all_or_nothing = ones[1].operation.is_all_or_nothing = true;
 	ones[0].operation.next = &ones[1].operation;
 	submit(p, &ones[0]);
 	redis_client_flush(p->client);
