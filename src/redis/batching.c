@@ -16,11 +16,12 @@
 static void end_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
-	bool has_paid = client->operations >= batching->min_operations;
+	bool has_paid = client->operation_count >= batching->operations_to_pay;
 
-	batching->until_ns = 0;
-	batching->skips = has_paid ? 0 : u64_min(2 * batching->skips + 1, SKIPS_MAX);
-	batching->skips_left = batching->skips;
+	batching->wait_ends_ns = 0;
+	batching->waits_skipped_last =
+	    has_paid ? 0 : u64_min(2 * batching->waits_skipped_last + 1, SKIPS_MAX);
+	batching->waits_to_skip = batching->waits_skipped_last;
 }
 
 /*
@@ -32,49 +33,49 @@ static bool is_of_newest_key(const struct redis_client *client)
 	const struct redis_command *command = client->batch.commands.first;
 
 	return client->batch.count == 1 &&
-	       command->operations->step.key.hash == client->batching.newest_key;
+	       command->operations->step.key.hash == client->batching.newest_key_hash;
 }
 
 void batching_replied(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
-	uint64_t answered = batching->answered;
+	uint64_t answered = batching->answered_operations;
 
-	if (client->on_the_way > 0 || answered == 0)
+	if (client->calls_under_way > 0 || answered == 0)
 		return;
-	batching->answered = 0;
+	batching->answered_operations = 0;
 	if (!client->transport->kind->has_clients || answered < REPLIED_MIN || client->is_closing ||
 	    client->store->url.cluster)
 		return;
-	if (batching->skips_left > 0) {
-		batching->skips_left--;
+	if (batching->waits_to_skip > 0) {
+		batching->waits_to_skip--;
 		return;
 	}
-	batching->min_operations = client->operations + answered - answered / 4;
-	batching->max_operations = client->operations + answered;
-	batching->until_ns = client_now_ns(client) + u64_min(batching->round_ns, WAIT_MAX_NS);
-	client_alarm_at(client, batching->until_ns);
+	batching->operations_to_pay = client->operation_count + answered - answered / 4;
+	batching->operations_to_end = client->operation_count + answered;
+	batching->wait_ends_ns = client_now_ns(client) + u64_min(batching->round_trip_ns, WAIT_MAX_NS);
+	client_alarm_at(client, batching->wait_ends_ns);
 }
 
 bool batching_must_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
 
-	if (client->has_sent || client->store->url.cluster || client->is_closing)
+	if (client->has_sent_calls || client->store->url.cluster || client->is_closing)
 		return false;
-	if (client->on_the_way > 0)
-		return client->operations > AT_ONCE_MAX || is_of_newest_key(client);
-	if (batching->until_ns != 0 && client->operations >= batching->max_operations)
+	if (client->calls_under_way > 0)
+		return client->operation_count > AT_ONCE_MAX || is_of_newest_key(client);
+	if (batching->wait_ends_ns != 0 && client->operation_count >= batching->operations_to_end)
 		end_wait(client);
-	return batching->until_ns != 0;
+	return batching->wait_ends_ns != 0;
 }
 
 void batching_tick(struct redis_client *client)
 {
-	if (client->batching.until_ns == 0)
+	if (client->batching.wait_ends_ns == 0)
 		return;
-	if (client->batching.until_ns <= client_now_ns(client))
+	if (client->batching.wait_ends_ns <= client_now_ns(client))
 		end_wait(client);
 	else
-		client_alarm_at(client, client->batching.until_ns);
+		client_alarm_at(client, client->batching.wait_ends_ns);
 }

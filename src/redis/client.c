@@ -18,7 +18,7 @@ static void send_batch(struct redis_client *client)
 
 	if (!first)
 		return;
-	client->has_sent = true;
+	client->has_sent_calls = true;
 	nodes_send(client, first);
 }
 
@@ -38,11 +38,11 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 {
 	struct redis_client *client = client_of(store_client);
 	bool together = group && group->next && group->is_all_or_nothing;
-	size_t before = client->operations;
+	size_t before = client->operation_count;
 
 	for (const struct store_operation *operation = group; operation; operation = operation->next)
-		client->operations++;
-	if (client->operations > CLIENT_OPERATIONS_MAX && before > 0) {
+		client->operation_count++;
+	if (client->operation_count > CLIENT_OPERATIONS_MAX && before > 0) {
 		commands_refuse(client, group, WEIR_ESTORE);
 		return;
 	}
@@ -64,8 +64,8 @@ static void release_idle_chunks(struct redis_client *client)
 
 	if (operations)
 		redis_client_submit(&client->client, operations);
-	if (client->idle_ns != 0 && !client->is_closing)
-		client_alarm_at(client, client->idle_ns);
+	if (client->idle_chunks_due_ns != 0 && !client->is_closing)
+		client_alarm_at(client, client->idle_chunks_due_ns);
 }
 
 void redis_client_stop(struct store_client *client)
@@ -87,7 +87,7 @@ void redis_client_flush(struct store_client *store_client)
 	client->batch_is_delayed = client->batch.count > 0 && batching_must_wait(client);
 	if (!client->batch_is_delayed)
 		send_batch(client);
-	client->has_sent = false;
+	client->has_sent_calls = false;
 	client->now_ns = 0; /* the next iteration reads the clock again */
 }
 
@@ -105,7 +105,7 @@ void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)
 
 size_t redis_client_steps(const struct store_client *client)
 {
-	return ((const struct redis_client *)client)->steps;
+	return ((const struct redis_client *)client)->command_count;
 }
 
 bool redis_client_is_awaited(const struct store_client *client)
@@ -124,12 +124,12 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->client.store = store;
 	client->store = (struct redis_store *)store;
 	client->transport = transport;
-	client->ticket = (uint32_t)prng_next() | 1; /* never 0, which means no ticket */
+	client->queue_ticket = (uint32_t)prng_next() | 1; /* never 0, which means no ticket */
 	commands_open(&client->batch);
 	if (client->store->url.master)
 		client_alarm_at(client, 1); /* at once, to ask the Sentinels */
-	command_list_clear(&client->again);
-	command_list_clear(&client->later);
+	command_list_clear(&client->retries);
+	command_list_clear(&client->delayed_retries);
 	pthread_mutex_lock(&client->store->lock);
 	list_append(&client->store->clients, &client->node);
 	pthread_mutex_unlock(&client->store->lock);

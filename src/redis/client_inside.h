@@ -48,7 +48,7 @@ struct redis_store {
 	struct redis_url url;
 	struct cluster *cluster;
 	struct addresses addresses;
-	_Atomic bool is_unavailable;  /* as options.switched was last called */
+	_Atomic bool is_unavailable;  /* what options.switched was last called with */
 	struct denial_cache *denials; /* NULL if denials are not cached */
 	struct chunks *chunks;
 	pthread_mutex_t lock; /* guards the two members below */
@@ -56,18 +56,21 @@ struct redis_store {
 	struct redis_stats closed; /* the counts of clients that were closed */
 };
 
+/* Handles the reply to a command of Redis that calls no script; NULL after the connection ended. */
 typedef void send_on_reply(struct redis_node *node, const struct redis_reply *reply);
 
+/* A call of a script by a node, with the commands that it carries out; or another command of Redis.
+ */
 struct script_call {
 	struct pending_reply base; /* first */
 	struct redis_node *node;
-	/* Handles the reply to a command of Redis that is no script; otherwise NULL. */
-	send_on_reply *on_reply;
+	send_on_reply *on_reply; /* NULL if this calls a script */
 	struct redis_command *commands[CALL_COMMANDS_MAX];
-	size_t count; /* 0 for such a command, and if all commands have failed at their deadline */
+	/* 0 if this calls no script, and if all commands have failed at their deadline. */
+	size_t command_count;
 	struct script_text script;
-	size_t weight;   /* its cost for Redis; an acquire on a bucket counts 1 */
-	uint64_t number; /* counts the calls of the node */
+	size_t weight;            /* its cost for Redis; an acquire on a bucket counts 1 */
+	uint64_t sequence_number; /* counts the calls of the node */
 	uint64_t sent_ns;
 	uint64_t deadline_ns;
 };
@@ -75,33 +78,33 @@ struct script_call {
 /* One client's connection to one Redis server, with the commands and calls for it. */
 struct redis_node {
 	struct redis_client *client;
-	unsigned number;
+	unsigned number; /* of the node in the cluster (cluster.h) */
 	struct redis_host host;
 	struct redis_dialer *dialer;
 	struct connection *connection; /* NULL until it is ready */
-	/* Commands that wait for the connection, or for the weight to shrink. */
+	/* Commands that wait for the connection, or until fewer calls are under way. */
 	struct command_list waiting;
 	/* While retries are assigned: the end of the commands that were waiting before. */
-	struct redis_command **older;
-	size_t weight;              /* of the calls without a reply */
-	bool was_full;              /* commands wait because of the weight */
-	uint64_t calls;             /* sent so far */
-	const char *loaded;         /* the source of the script that was loaded last */
-	uint64_t loaded_at;         /* `calls` at that time */
-	bool is_checked;            /* a recovery check is under way: ... */
-	bool loads;                 /* it loads and calls a script, which must succeed, ... */
-	bool scripts_are_refused; /* and the user may not call scripts, or Redis runs none at present */
+	struct redis_command **older_waiting_end;
+	size_t weight_under_way;    /* the sum of the calls without a reply */
+	bool reached_weight_max;    /* therefore commands wait */
+	uint64_t calls_sent;        /* so far */
+	const char *loaded_source;  /* the source of the script that was loaded last */
+	uint64_t loaded_at_call;    /* calls_sent at that time */
+	bool check_is_under_way;    /* a recovery check was sent, and not answered: ... */
+	bool check_loads_script;    /* it loads and calls a script, which must succeed, ... */
+	bool scripts_are_refused;   /* the user may not call scripts, or Redis runs none at present */
 	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
 	/* The client has checked its deadlines too late, and reads replies before it checks again. */
-	bool was_late;
+	bool replies_may_be_unread;
 	uint64_t era; /* of its availability, when the node was connected or has recovered */
-	bool is_busy;               /* one of its functions is under way, so it must not be freed */
-	bool asks_map;              /* ask it for the map when it is ready */
+	bool must_not_be_freed; /* one of its functions is under way */
+	bool must_request_map;  /* request the map of slots from it when it is ready */
 	bool is_sentinel;
-	bool is_replica;   /* it has refused a write because it is a replica */
-	unsigned asked;    /* times that a Sentinel was asked for the master */
-	char trouble[200]; /* why it is unavailable, or "" */
-	bool is_lost;      /* set with `trouble` if the connection has to be closed */
+	bool is_replica;               /* it has refused a write because it is a replica */
+	unsigned master_request_count; /* how often a Sentinel was asked for the master */
+	char unusable_because[200];    /* why the node has to be made unavailable, or "" */
+	bool must_be_closed;           /* the connection, for the same reason */
 };
 
 #define BATCH_INDEX_SIZE 256 /* a power of two, above CALL_COMMANDS_MAX */
@@ -120,53 +123,58 @@ struct batch {
 	struct batch_index_entry index[BATCH_INDEX_SIZE]; /* by the hash of the key, linear probing */
 };
 
-/* The state of batching.c. */
+/*
+ * The state of batching.c. After calls were answered, the client waits a little for the next
+ * requests of the clients that got these answers.
+ */
 struct batching {
-	uint64_t newest_key; /* the hash of the key that was sent last */
-	uint64_t answered;   /* operations completed since calls were last under way */
-	uint64_t round_ns;   /* the round trip of the newest call */
-	uint64_t until_ns;   /* the end of the wait for further requests, or 0 outside of a wait */
-	/* The wait has paid from `min_operations` on, and ends at `max_operations`. */
-	uint64_t min_operations, max_operations;
-	uint64_t skips_left; /* waits that are still to be left out, since the last was in vain */
-	uint64_t skips;      /* waits to be left out after the next vain one: 0, 1, 3, 7, ... */
+	uint64_t newest_key_hash;     /* of the key whose command was sent last */
+	uint64_t answered_operations; /* since calls were last under way */
+	uint64_t round_trip_ns;       /* of the newest call */
+	uint64_t wait_ends_ns;        /* 0 outside of a wait */
+	/* With so many operations the wait has paid, and with so many it ends at once. */
+	uint64_t operations_to_pay, operations_to_end;
+	/* After a wait in vain the next 1, 3, 7, ... waits are left out. */
+	uint64_t waits_to_skip;      /* of these, how many are still to come */
+	uint64_t waits_skipped_last; /* how many there were after the last wait; 0 if that has paid */
 };
 
-#define CLIENT_SLOW 256 /* a power of two */
+#define CLIENT_SLOW_LISTS 256 /* a power of two */
 
 struct redis_client {
 	struct store_client client; /* first */
 	struct redis_store *store;
 	struct redis_transport *transport;
-	struct list_node node;                       /* of the store's */
+	struct list_node node;                       /* in the store's list */
 	struct redis_node *nodes[CLUSTER_NODES_MAX]; /* by number, or NULL */
 	unsigned node_end;                           /* above all numbers in use */
-	struct command_list again;                   /* commands to be assigned to nodes again */
-	struct command_list later;                   /* the same, from later_ns on */
-	uint64_t later_ns;
+	struct command_list retries;         /* commands to be assigned to nodes again, at once */
+	struct command_list delayed_retries; /* the same, but only at delayed_until_ns */
+	uint64_t delayed_until_ns;
 	struct batch batch;
-	struct list slow[CLIENT_SLOW]; /* commands that may need several calls: by key, newest first */
-	size_t slow_count;
-	size_t operations;
-	size_t steps;      /* commands */
-	uint32_t groups;   /* the number of the newest group */
+	/* Commands that may need several calls, by the hash of the key; the newest first. */
+	struct list slow_commands[CLIENT_SLOW_LISTS];
+	size_t slow_command_count;
+	size_t operation_count; /* of operations that are submitted and not complete */
+	size_t command_count;   /* of their commands */
+	uint32_t newest_group;  /* the number of the last group that was made */
 	/* Identifies the client in the queue for a swap; never 0 (scripts/common.lua). */
-	uint32_t ticket;
-	uint64_t alarm_ns; /* or 0 */
-	uint64_t now_ns;   /* of this iteration, by the monotonic clock; 0 until it is read */
-	uint64_t clock_ns; /* Redis's clock at the call whose reply is being read */
-	uint64_t map_ns;   /* when to ask Sentinels again */
-	uint64_t idle_ns;  /* when to search for idle chunks, or 0 if there are none */
+	uint32_t queue_ticket;
+	uint64_t alarm_ns;           /* or 0 */
+	uint64_t now_ns;             /* of this iteration, by the monotonic clock; 0 until it is read */
+	uint64_t redis_clock_ns;     /* Redis's clock at the call whose reply is being read */
+	uint64_t sentinels_due_ns;   /* when to ask the Sentinels again */
+	uint64_t idle_chunks_due_ns; /* when to search for idle chunks, or 0 if there are none */
 	struct batching batching;
-	size_t on_the_way; /* calls */
-	bool has_sent;     /* in this iteration */
-	bool batch_is_delayed; /* batching.h has delayed the batch */
+	size_t calls_under_way;
+	bool has_sent_calls;   /* in this iteration */
+	bool batch_is_delayed; /* by batching_must_wait */
 	bool is_stopping;      /* it takes no further chunks */
 	bool is_closing;
 	struct redis_command *free_commands;
 	struct list free_calls;
-	size_t free_count;
-	struct command_result result; /* of the command that is being read */
+	size_t free_command_count;
+	struct command_result result; /* of the command whose reply is being read */
 	/* Only the client's thread writes them; any thread reads them, by atomics. */
 	struct redis_stats counts;
 };
@@ -229,15 +237,15 @@ static inline struct redis_command *command_list_take(struct command_list *list)
  * The delay before a command is tried again whose key is moving to another node, or is reserved for
  * another server's swap.
  */
-#define LATER_NS NS_PER_MS
+#define RETRY_DELAY_NS NS_PER_MS
 
-/* Has the command assigned to a node again after LATER_NS. */
+/* Assigns the command to a node again after RETRY_DELAY_NS. */
 static inline void command_retry_later(struct redis_client *client, struct redis_command *command)
 {
-	if (!client->later.first)
-		client->later_ns = client_now_ns(client) + LATER_NS;
-	command_append(&client->later, command);
-	client_alarm_at(client, client->later_ns);
+	if (!client->delayed_retries.first)
+		client->delayed_until_ns = client_now_ns(client) + RETRY_DELAY_NS;
+	command_append(&client->delayed_retries, command);
+	client_alarm_at(client, client->delayed_until_ns);
 }
 
 #endif

@@ -41,9 +41,9 @@ static struct redis_command *command_open(struct redis_client *client)
 		command = calloc(1, sizeof *command);
 	} else {
 		client->free_commands = command->next;
-		client->free_count--;
+		client->free_command_count--;
 	}
-	client->steps += command != NULL;
+	client->command_count += command != NULL;
 	return command;
 }
 
@@ -51,13 +51,13 @@ static void command_close(struct redis_client *client, struct redis_command *com
 {
 	struct buffer name = command->name;
 
-	client->steps--;
+	client->command_count--;
 	command_end(command);
-	if (client->free_count >= FREE_MAX || name.capacity > FREE_NAME) {
+	if (client->free_command_count >= FREE_MAX || name.capacity > FREE_NAME) {
 		buffer_free(&name);
 		name = (struct buffer){0};
 	}
-	if (client->free_count >= FREE_MAX) {
+	if (client->free_command_count >= FREE_MAX) {
 		free(command);
 		return;
 	}
@@ -65,7 +65,7 @@ static void command_close(struct redis_client *client, struct redis_command *com
 	command->name = name; /* the other members are set when the command is used again */
 	command->next = client->free_commands;
 	client->free_commands = command;
-	client->free_count++;
+	client->free_command_count++;
 }
 
 void commands_close(struct redis_client *client)
@@ -87,7 +87,7 @@ static void complete_operations(struct redis_client *client, struct store_operat
 		struct store_operation *operation = first;
 
 		first = operation->next;
-		client->operations--;
+		client->operation_count--;
 		count_more(&client->counts.failed, operation->status != WEIR_OK);
 		operation->done(operation);
 	}
@@ -133,9 +133,10 @@ void commands_fill(struct redis_client *client, struct redis_command *command, e
 		operation->is_undecided = end == COMMAND_UNASKED;
 		operation->outcome = client->result.outcomes[i];
 		operation->until_ns = client->result.until_ns[i];
-		operation->clock_ns = command->is_given ? operation->step.at.wall_ns : client->clock_ns;
-		i += i + 1 < command->repeat;
-		client->batching.answered++;
+		operation->clock_ns =
+		    command->uses_given_time ? operation->step.at.wall_ns : client->redis_clock_ns;
+		i += i + 1 < command->request_count;
+		client->batching.answered_operations++;
 	}
 	cache_record_end(client, command, end);
 }
@@ -170,8 +171,8 @@ static bool can_join(const struct redis_command *command, const struct store_ope
 {
 	const struct store_operation *first = command->operations;
 
-	return command->repeat < COMMAND_REPEAT_MAX && may_repeat(first) && may_repeat(operation) &&
-	       first->step.call.op == operation->step.call.op &&
+	return command->request_count < COMMAND_REPEAT_MAX && may_repeat(first) &&
+	       may_repeat(operation) && first->step.call.op == operation->step.call.op &&
 	       first->step.limit == operation->step.limit &&
 	       first->step.call.cost == operation->step.call.cost &&
 	       first->step.call.earlier == operation->step.call.earlier &&
@@ -210,15 +211,15 @@ static struct redis_command *make_command(struct redis_client *client,
 	    .limit = step->limit,
 	    .key = {command->name.data, command->name.len},
 	    .call = step->call,
-	    .repeat = 1,
-	    .at = step->at,
-	    .is_given = client->store->options.given_time,
-	    .ticket = client->ticket,
+	    .request_count = 1,
+	    .local_time = step->at,
+	    .uses_given_time = client->store->options.given_time,
+	    .queue_ticket = client->queue_ticket,
 	    .exchange = algo_op_exchanges(step->call.op) ? (struct exchange *)operation : NULL,
-	    .ticket_us =
+	    .reservation_us =
 	        (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TICKET_MAX_NS) / 1000),
 	};
-	command->is_alone = command->exchange != NULL;
+	command->needs_own_call = command->exchange != NULL;
 	command->last = &command->operations;
 	command->last_waiter = &command->waiters;
 	append_operation(command, operation);
@@ -237,7 +238,7 @@ static bool join_command(const struct redis_client *client, struct redis_command
 	if (!can_join(command, operation, client->store->options.given_time))
 		return false;
 	append_operation(command, operation);
-	command->repeat += algo_op_consumes(operation->step.call.op);
+	command->request_count += algo_op_consumes(operation->step.call.op);
 	return true;
 }
 
@@ -276,7 +277,7 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 		                 (answer = cache_answer(client, operation, false)) == CACHE_ANSWERED)) {
 			*last = operation;
 			last = &operation->next;
-			client->batching.answered++;
+			client->batching.answered_operations++;
 			continue;
 		}
 		if (command && join_command(client, command, operation))
@@ -287,7 +288,7 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 			continue;
 		}
 		followers_begin(client, command);
-		command_append(&client->again, command);
+		command_append(&client->retries, command);
 	}
 	return served;
 }
@@ -309,7 +310,7 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 {
 	if (gathered && !gathered->followers.first)
 		return join_command(client, gathered, operation);
-	return slow && slow->followers.first && join_command(client, slow->newest, operation);
+	return slow && slow->followers.first && join_command(client, slow->newest_follower, operation);
 }
 
 /*
@@ -319,9 +320,9 @@ static bool join_any(struct redis_client *client, struct redis_command *gathered
 static bool await_chunk(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	if (!slow->chunk.is_requested || slow->followers.first ||
+	if (!slow->chunk_use.takes_chunk || slow->followers.first ||
 	    !algo_op_consumes(operation->step.call.op) || !chunk_applies(operation) ||
-	    chunk_name(operation).which != slow->chunk.name.which)
+	    chunk_name(operation).request_hash != slow->chunk_use.name.request_hash)
 		return false;
 	if (gathered == slow && !slow->waiters && join_command(client, slow, operation))
 		return true;
@@ -354,7 +355,8 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	struct batch_index_entry *entry = index_entry_of(batch, operation);
 	struct redis_command *gathered = entry->batch_number == batch->number ? entry->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
-	struct redis_command *slow = operation->is_all_or_nothing ? NULL : followers_find(client, operation);
+	struct redis_command *slow =
+	    operation->is_all_or_nothing ? NULL : followers_find(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_NONE;
 
@@ -408,7 +410,8 @@ static void join_by_slot(struct redis_client *client, struct redis_command **fro
 		}
 		*at = command->next;
 		if (command != first && group == 0 && is_group)
-			group = first->group = ++client->groups ? client->groups : ++client->groups;
+			group = first->group =
+			    ++client->newest_group ? client->newest_group : ++client->newest_group;
 		command->group = group;
 		join_batch(client, command);
 	}

@@ -21,13 +21,13 @@ static bool is_of_key(const struct redis_command *command, const struct store_op
 
 static struct list *slow_place(struct redis_client *client, const struct store_operation *operation)
 {
-	return &client->slow[operation->step.key.hash % CLIENT_SLOW];
+	return &client->slow_commands[operation->step.key.hash % CLIENT_SLOW_LISTS];
 }
 
 struct redis_command *followers_find(struct redis_client *client,
                                      const struct store_operation *operation)
 {
-	if (client->slow_count > 0)
+	if (client->slow_command_count > 0)
 		LIST_EACH(slow_place(client, operation), struct redis_command, slow_node, command)
 	if (is_of_key(command, operation))
 		return command;
@@ -39,17 +39,17 @@ void followers_begin(struct redis_client *client, struct redis_command *command)
 	struct list *place = slow_place(client, command->operations);
 
 	command_list_clear(&command->followers);
-	command->is_slow = command->chunk.is_requested || is_slow(command->limit, &command->call);
+	command->is_slow = command->chunk_use.takes_chunk || is_slow(command->limit, &command->call);
 	if (!command->is_slow)
 		return;
 	list_insert(place, &command->slow_node, place->first);
-	client->slow_count++;
+	client->slow_command_count++;
 }
 
 void followers_add(struct redis_command *slow, struct redis_command *command)
 {
 	command_append(&slow->followers, command);
-	slow->newest = command;
+	slow->newest_follower = command;
 }
 
 void followers_release(struct redis_client *client, struct redis_command *command)
@@ -59,12 +59,12 @@ void followers_release(struct redis_client *client, struct redis_command *comman
 	if (!command->is_slow)
 		return;
 	list_remove(slow_place(client, command->operations), &command->slow_node);
-	client->slow_count--;
+	client->slow_command_count--;
 	while (next) {
 		struct redis_command *follower = next;
 
 		next = follower->next;
-		command_append(&client->again, follower);
+		command_append(&client->retries, follower);
 		followers_begin(client, follower);
 		if (!follower->is_slow)
 			continue;

@@ -87,9 +87,9 @@ enum error_effect error_effect_of(struct slice text)
 /* Since the call was sent, its commands and their first operations have left the cache. */
 static void prefetch_command(const struct script_call *call, size_t i)
 {
-	if (i + 2 * AHEAD < call->count)
+	if (i + 2 * AHEAD < call->command_count)
 		prefetch_all(call->commands[i + 2 * AHEAD], sizeof(struct redis_command));
-	if (i + AHEAD < call->count)
+	if (i + AHEAD < call->command_count)
 		prefetch_all(call->commands[i + AHEAD]->operations, sizeof(struct store_operation));
 }
 
@@ -102,16 +102,16 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 	 * Reads all commands before it completes any: `done` may submit more operations, and
 	 * command_read reads the whole group.
 	 */
-	client->clock_ns = command_clock(reply, call->count);
-	client->batching.round_ns =
+	client->redis_clock_ns = command_clock(reply, call->command_count);
+	client->batching.round_trip_ns =
 	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);
-	for (size_t i = 0; i < call->count; i++) {
+	for (size_t i = 0; i < call->command_count; i++) {
 		prefetch_command(call, i);
-		ends[i] = command_read(call->commands, call->count, i, reply, &client->result);
+		ends[i] = command_read(call->commands, call->command_count, i, reply, &client->result);
 		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNASKED)
 			commands_fill(client, call->commands[i], ends[i]);
 	}
-	for (size_t i = 0; i < call->count; i++) {
+	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
 
 		if (ends[i] == COMMAND_AGAIN)
@@ -127,6 +127,6 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 
 void script_call_fail(struct redis_client *client, struct script_call *call)
 {
-	for (size_t i = 0; i < call->count; i++)
+	for (size_t i = 0; i < call->command_count; i++)
 		commands_fail(client, call->commands[i], WEIR_ESTORE);
 }

@@ -198,9 +198,12 @@ struct store_operation {
 	const char *limit_name;
 	struct slice key_name;
 	struct store_operation *next; /* in the list that is submitted; then used by the store */
-	bool is_all_or_nothing; /* with the others of the list that have it, if their keys are on one node */
-	bool explains_denial; /* a peek that explains a denial: the cache may also answer that it would pass */
-	bool skips_denial_cache; /* the request has charged the key since, so a cached denial is no answer */
+	bool is_all_or_nothing; /* with the others of the list that have it, if their keys are on one
+	                           node */
+	bool explains_denial; /* a peek that explains a denial: the cache may also answer that it would
+	                         pass */
+	bool skips_denial_cache; /* the request has charged the key since, so a cached denial is no
+	                            answer */
 	void (*done)(struct store_operation *operation);
 	/* The results, set before `done` is called: */
 	int status;    /* 0, or an error; after ESTORE the step may have been applied or not */

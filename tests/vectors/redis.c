@@ -18,7 +18,7 @@ static struct real real;
 
 static void set_value(const struct algo_limit *limit, const struct state *state, uint64_t now_ns)
 {
-	struct value value = {.word = state->word, .uses = state->uses};
+	struct value value = {.state = state->word, .uses = state->uses};
 
 	values_set(&real, KEY, limit, &value, now_ns);
 }
@@ -39,7 +39,7 @@ static void get_value(struct run *run, const struct algo_limit *limit, struct st
 	struct value value;
 
 	compare(run, "value", values_get(&real, KEY, limit, &value), VALUE_OURS);
-	state->word = value.word;
+	state->word = value.state;
 	state->uses.count = value.uses.count;
 	state->uses.until_ns = value.uses.until_ns;
 	state->uses.newest_id = value.uses.newest_id;
@@ -58,10 +58,10 @@ static void step_at_redis(struct run *run, const struct algo_limit *limit, struc
 	struct redis_command at_redis = {.limit = limit,
 	                                 .key = SLICE(KEY),
 	                                 .call = compare_call(limit, state, step),
-	                                 .repeat = 1,
-	                                 .at = moment_given(step->time.now_ns),
-	                                 .is_given = true,
-	                                 .units = {.may_have_chunks = knows_chunks}};
+	                                 .request_count = 1,
+	                                 .local_time = moment_given(step->time.now_ns),
+	                                 .uses_given_time = true,
+	                                 .settlement = {.may_have_chunks = knows_chunks}};
 
 	real_steps(&real, (struct redis_command *[]){&at_redis}, 1, &end);
 	compare(run, "end", end.end, COMMAND_DONE);

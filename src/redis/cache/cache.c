@@ -110,29 +110,29 @@ void cache_register(const struct redis_client *client, struct redis_command *com
 	if (denials && is_refund_or_reset(&command->call))
 		denial_cache_invalidate(denials, key);
 	if (chunk_is_for(command->limit)) {
-		command->chunk = (struct command_chunk){
+		command->chunk_use = (struct command_chunk){
 		    .name = chunk_name(operation),
-		    .settles = algo_op_releases(command->call.op) && command->call.cost == 0,
+		    .is_made_to_settle = algo_op_releases(command->call.op) && command->call.cost == 0,
 		};
 		chunk_register(client->store->chunks, command, client);
 	}
 	command->may_be_cached = denials && denial_cache_applies(command->limit, &command->call);
 	if (!command->may_be_cached)
 		return;
-	command->cached_as = denial_cache_name(command->limit, &command->call, key);
+	command->denial_name = denial_cache_name(command->limit, &command->call, key);
 	command->invalidations = denial_cache_invalidations(denials, key);
 }
 
 void cache_request_chunk(struct redis_client *client, struct redis_command *command)
 {
-	command->chunk.is_requested =
-	    command->chunk.is_counted && chunk_prepare(client->store->chunks, command->operations);
+	command->chunk_use.takes_chunk = command->chunk_use.is_registered &&
+	                                 chunk_prepare(client->store->chunks, command->operations);
 }
 
 void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
-	command->asked_ns = time_of(client, command->at);
-	if (command->chunk.is_counted)
+	command->written_at_ns = time_of(client, command->local_time);
+	if (command->chunk_use.is_registered)
 		chunk_write(client->store->chunks, command, client,
 		            client->is_stopping || client->is_closing);
 }
@@ -142,13 +142,15 @@ static void record_chunk_reply(struct redis_client *client, struct redis_command
                                bool answered)
 {
 	bool is_given = client->store->options.given_time;
-	uint64_t clock_ns = is_given ? command->asked_ns : client->clock_ns;
-	uint64_t at_ns = chunk_record_end(client->store->chunks, command, client,
-	                                  time_of(client, command->at), answered ? clock_ns : 0);
+	uint64_t clock_ns = is_given ? command->written_at_ns : client->redis_clock_ns;
+	uint64_t at_ns =
+	    chunk_record_end(client->store->chunks, command, client,
+	                     time_of(client, command->local_time), answered ? clock_ns : 0);
 
-	if (at_ns == 0 || is_given || (client->idle_ns != 0 && client->idle_ns <= at_ns))
+	if (at_ns == 0 || is_given ||
+	    (client->idle_chunks_due_ns != 0 && client->idle_chunks_due_ns <= at_ns))
 		return;
-	client->idle_ns = at_ns;
+	client->idle_chunks_due_ns = at_ns;
 	client_alarm_at(client, at_ns);
 }
 
@@ -158,18 +160,18 @@ static void record_chunk_reply(struct redis_client *client, struct redis_command
  */
 static void store_denial(struct redis_client *client, const struct redis_command *command)
 {
-	const struct algo_decision *last = &client->result.outcomes[command->repeat - 1];
+	const struct algo_decision *last = &client->result.outcomes[command->request_count - 1];
 	uint64_t cache_ns = client->store->options.denied_cache_ns;
 
 	if (!command->may_be_cached || last->allowed || last->retry_after_ns == 0 ||
 	    command->is_converted)
 		return;
 	denial_cache_store(
-	    client->store->denials, &command->cached_as, command->invalidations,
+	    client->store->denials, &command->denial_name, command->invalidations,
 	    &(struct denial_cache_answer){
-	        .valid_until_ns = command->asked_ns + u64_min(last->retry_after_ns, cache_ns),
-	        .until_ns = sat_add(command->asked_ns, last->retry_after_ns),
-	        .reset_ns = sat_add(command->asked_ns, last->reset_after_ns),
+	        .valid_until_ns = command->written_at_ns + u64_min(last->retry_after_ns, cache_ns),
+	        .passes_at_ns = sat_add(command->written_at_ns, last->retry_after_ns),
+	        .full_at_ns = sat_add(command->written_at_ns, last->reset_after_ns),
 	        .remaining = last->remaining,
 	        .reason = last->reason,
 	    });
@@ -190,7 +192,7 @@ static void store_pass(struct redis_client *client, const struct redis_command *
 		return;
 	name = denial_cache_name(step->limit, &step->call, step->key.hash);
 	denial_cache_store(
-	    denials, &name, denial_cache_invalidations(denials, name.key),
+	    denials, &name, denial_cache_invalidations(denials, name.key_hash),
 	    &(struct denial_cache_answer){.valid_until_ns = until_ns, .reason = WEIR_REASON_OK});
 }
 
@@ -202,7 +204,7 @@ void cache_record_end(struct redis_client *client, struct redis_command *command
 	uint64_t key = command->operations->step.key.hash;
 	bool allowed = client->result.outcomes[0].allowed;
 
-	if (command->chunk.is_counted)
+	if (command->chunk_use.is_registered)
 		record_chunk_reply(client, command, end != COMMAND_FAILED);
 	if (!denials)
 		return;
@@ -220,8 +222,9 @@ struct store_operation *cache_release_idle(struct redis_client *client)
 {
 	bool all = client->is_closing || client->is_stopping;
 
-	if (client->idle_ns == 0 || (client->idle_ns > client_now_ns(client) && !all))
+	if (client->idle_chunks_due_ns == 0 ||
+	    (client->idle_chunks_due_ns > client_now_ns(client) && !all))
 		return NULL;
 	return chunk_release_idle(client->store->chunks, client, client_now_ns(client), all,
-	                          &client->idle_ns);
+	                          &client->idle_chunks_due_ns);
 }

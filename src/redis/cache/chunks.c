@@ -26,31 +26,32 @@ struct settling {
 };
 
 /*
- * The chunk of a key: `left` units that Redis has reserved for this process, unless the chunk
- * is_unsure. While commands that settle the chunk are under way, `left` is 0.
+ * The chunk of a key: units that Redis has reserved for this process. While commands that settle
+ * the chunk are under way, free_units is 0, so nothing is granted from it.
  */
 struct chunk {
 	struct cache_name name;
 	bool is_used;
-	bool has_others;     /* other servers held units at Redis's last answer */
-	bool is_unsure;      /* Redis may hold another number of units */
-	uint64_t asked_ns;   /* the last request for the key, by the local clock */
-	size_t commands;     /* of the key, under way */
-	const void *owner;   /* the client of all these commands; NULL if they are of several clients */
-	size_t settling_commands; /* the number of these that settle the chunk */
-	bool overlaps;       /* the newest was written while others were under way */
-	const void *client;  /* the client that settles the chunk when it is idle */
-	uint64_t id;         /* of the entry at Redis, or 0 before there is one */
-	uint64_t number;     /* of the newest command that settled it */
-	uint64_t used;       /* units granted from the chunk so far */
-	uint64_t used_known; /* the part of these that was reported to Redis */
-	uint64_t left;
+	bool others_hold_units;       /* other servers did at Redis's last answer */
+	bool redis_may_differ;        /* Redis may have reserved another number of units */
+	uint64_t last_request_ns;     /* for the key, by the local clock */
+	size_t commands_under_way;    /* on the key, */
+	const void *sole_client;      /* the client of all these; NULL if they are of several clients */
+	size_t settlements_under_way; /* the number of these that settle the chunk */
+	/* The newest settlement was written while others were under way. */
+	bool newest_settlement_overlaps;
+	const void *settling_client; /* settles the chunk when it is idle */
+	uint64_t entry_id;           /* of the entry at Redis, or 0 before there is one */
+	uint64_t newest_settlement;  /* the number of settlements so far */
+	uint64_t used_units;         /* units granted from the chunk so far */
+	uint64_t reported_units;     /* the part of these that was reported to Redis */
+	uint64_t free_units;         /* reserved and not used */
 	struct chunk_units_reserved reserved;
 	uint64_t offset_ns;      /* Redis's clock minus the local clock, modulo 2^64 */
 	struct algo_state state; /* the key's, as if nobody held units */
-	/* The state that the units unknown to Redis would make of a bucket, alone. */
-	struct algo_state own;
-	struct settling *idle_operation; /* settles the chunk when it is idle; NULL while it does */
+	/* For a bucket: the state that would follow from the units not yet reported alone. */
+	struct algo_state unreported_state;
+	struct settling *idle_operation; /* settles the chunk when it is idle; NULL while it does so */
 };
 
 struct set {
@@ -100,7 +101,8 @@ bool chunk_applies(const struct store_operation *operation)
 	const struct algo_call *call = &operation->step.call;
 
 	return chunk_is_for(operation->step.limit) && algo_op_requests(call->op) && call->cost > 0 &&
-	       call->cost <= operation->step.limit->chunk && call->permit == 0 && !operation->is_all_or_nothing;
+	       call->cost <= operation->step.limit->chunk && call->permit == 0 &&
+	       !operation->is_all_or_nothing;
 }
 
 struct cache_name chunk_name(const struct store_operation *operation)
@@ -123,8 +125,8 @@ static struct set *lock_set(struct chunks *chunks, uint64_t key)
 static struct chunk *find_chunk(struct set *set, struct cache_name name)
 {
 	for (size_t i = 0; i < WAYS; i++)
-		if (set->chunks[i].is_used && set->chunks[i].name.key == name.key &&
-		    set->chunks[i].name.which == name.which)
+		if (set->chunks[i].is_used && set->chunks[i].name.key_hash == name.key_hash &&
+		    set->chunks[i].name.request_hash == name.request_hash)
 			return &set->chunks[i];
 	return NULL;
 }
@@ -132,7 +134,8 @@ static struct chunk *find_chunk(struct set *set, struct cache_name name)
 /* Whether Redis has to be told of units that are held or were used. */
 static bool must_report(const struct chunk *chunk)
 {
-	return chunk->left > 0 || chunk->is_unsure || chunk->used != chunk->used_known;
+	return chunk->free_units > 0 || chunk->redis_may_differ ||
+	       chunk->used_units != chunk->reported_units;
 }
 
 /*
@@ -146,14 +149,14 @@ static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64
 	for (size_t i = 0; i < WAYS; i++) {
 		struct chunk *chunk = &set->chunks[i];
 
-		if (chunk->commands == 0 && !must_report(chunk) &&
-		    (!oldest || chunk->asked_ns < oldest->asked_ns))
+		if (chunk->commands_under_way == 0 && !must_report(chunk) &&
+		    (!oldest || chunk->last_request_ns < oldest->last_request_ns))
 			oldest = chunk;
 	}
 	if (!oldest)
 		return NULL;
 	free_settling(oldest->idle_operation);
-	*oldest = (struct chunk){.name = name, .is_used = true, .asked_ns = now_ns};
+	*oldest = (struct chunk){.name = name, .is_used = true, .last_request_ns = now_ns};
 	return oldest;
 }
 
@@ -168,13 +171,13 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 {
 	const struct algo_limit *limit = operation->step.limit;
 	const struct algo_call *call = &operation->step.call;
-	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.until_ns};
+	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.ends_ns};
 	bool is_bucket = algo_has_step(limit, bucket_step);
 	struct algo_decision *out = &operation->outcome, ignored;
 	struct algo_state state = chunk->state;
 	uint64_t name_ns;
 
-	if (chunk->left < call->cost || time.now_ns >= chunk->reserved.until_ns)
+	if (chunk->free_units < call->cost || time.now_ns >= chunk->reserved.ends_ns)
 		return false;
 	name_ns = chunk_units_step(limit, call, &time, &chunk->reserved, &state, out);
 	if (!out->allowed)
@@ -183,15 +186,15 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	operation->withheld = false;
 	operation->until_ns = 0;
 	operation->clock_ns = time.now_ns;
-	chunk->asked_ns = now_ns;
+	chunk->last_request_ns = now_ns;
 	if (call->op == ALGO_PEEK)
 		return true;
 	operation->until_ns = name_ns;
 	chunk->state = state;
-	chunk->left -= call->cost;
-	chunk->used += call->cost;
+	chunk->free_units -= call->cost;
+	chunk->used_units += call->cost;
 	if (is_bucket)
-		algo_step(limit, call, &time, &chunk->own, &ignored);
+		algo_step(limit, call, &time, &chunk->unreported_state, &ignored);
 	return true;
 }
 
@@ -199,20 +202,21 @@ enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *op
                                uint64_t now_ns, const void *client)
 {
 	struct cache_name name = chunk_name(operation);
-	struct set *set = lock_set(chunks, name.key);
+	struct set *set = lock_set(chunks, name.key_hash);
 	struct chunk *chunk = find_chunk(set, name);
 	enum cache_answer answer = CACHE_NONE;
-	bool is_behind = chunk && chunk->commands > 0 && (!chunk->owner || chunk->owner == client);
+	bool is_behind = chunk && chunk->commands_under_way > 0 &&
+	                 (!chunk->sole_client || chunk->sole_client == client);
 
 	if (!chunk) {
 		claim_entry(set, name, now_ns);
 	} else if (!is_behind && grant_from_chunk(chunk, operation, now_ns)) {
 		answer = CACHE_ANSWERED;
 	} else {
-		bool soon = sat_sub(now_ns, chunk->asked_ns) <= SOON_NS;
+		bool soon = sat_sub(now_ns, chunk->last_request_ns) <= SOON_NS;
 
-		chunk->asked_ns = now_ns;
-		if (soon && chunk->settling_commands == 0 && algo_op_consumes(operation->step.call.op))
+		chunk->last_request_ns = now_ns;
+		if (soon && chunk->settlements_under_way == 0 && algo_op_consumes(operation->step.call.op))
 			answer = CACHE_REQUEST_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -222,7 +226,7 @@ enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *op
 bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation, uint64_t now_ns)
 {
 	struct cache_name name = chunk_name(operation);
-	struct set *set = lock_set(chunks, name.key);
+	struct set *set = lock_set(chunks, name.key_hash);
 	struct chunk *chunk = find_chunk(set, name);
 	bool granted = chunk && grant_from_chunk(chunk, operation, now_ns);
 
@@ -239,10 +243,10 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
 static void on_settled(struct store_operation *operation)
 {
 	struct settling *settling = (struct settling *)operation;
-	struct set *set = lock_set(settling->chunks, settling->name.key);
+	struct set *set = lock_set(settling->chunks, settling->name.key_hash);
 	struct chunk *chunk = find_chunk(set, settling->name);
 
-	if (chunk && !chunk->idle_operation && (must_report(chunk) || chunk->commands > 0)) {
+	if (chunk && !chunk->idle_operation && (must_report(chunk) || chunk->commands_under_way > 0)) {
 		chunk->idle_operation = settling;
 		settling = NULL;
 	}
@@ -283,7 +287,7 @@ static struct settling *make_settling(struct chunks *chunks,
 /* Attaches `made` to the chunk, or frees it if the chunk has one. Whether the chunk has one now. */
 static bool attach_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
 {
-	struct set *set = lock_set(chunks, name.key);
+	struct set *set = lock_set(chunks, name.key_hash);
 	struct chunk *chunk = find_chunk(set, name);
 	bool has;
 
@@ -309,13 +313,14 @@ bool chunk_prepare(struct chunks *chunks, const struct store_operation *operatio
 
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client)
 {
-	struct set *set = lock_set(chunks, command->chunk.name.key);
-	struct chunk *chunk = find_chunk(set, command->chunk.name);
+	struct set *set = lock_set(chunks, command->chunk_use.name.key_hash);
+	struct chunk *chunk = find_chunk(set, command->chunk_use.name);
 
-	command->chunk.is_counted = chunk != NULL;
+	command->chunk_use.is_registered = chunk != NULL;
 	if (chunk) {
-		chunk->owner = chunk->commands == 0 || chunk->owner == client ? client : NULL;
-		chunk->commands++;
+		chunk->sole_client =
+		    chunk->commands_under_way == 0 || chunk->sole_client == client ? client : NULL;
+		chunk->commands_under_way++;
 	}
 	pthread_mutex_unlock(&set->lock);
 }
@@ -323,51 +328,54 @@ void chunk_register(struct chunks *chunks, struct redis_command *command, const 
 /* Whether the key had no requests for the limit's idle time. */
 static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command *command)
 {
-	return sat_sub(command->asked_ns, chunk->asked_ns) >= chunk_units_idle_ns(command->limit);
+	return sat_sub(command->written_at_ns, chunk->last_request_ns) >=
+	       chunk_units_idle_ns(command->limit);
 }
 
 /* Writes the report of used units and the new reservation into the command. */
 static void write_settlement(struct chunk *chunk, struct redis_command *command, bool gives_all)
 {
-	struct command_units *units = &command->units;
+	struct chunk_settlement *units = &command->settlement;
 
-	chunk->overlaps = chunk->settling_commands > 1;
-	if (chunk->id == 0)
-		chunk->id = 1 + prng_next() % (ID_MAX - 1);
+	chunk->newest_settlement_overlaps = chunk->settlements_under_way > 1;
+	if (chunk->entry_id == 0)
+		chunk->entry_id = 1 + prng_next() % (ID_MAX - 1);
 	units->may_have_chunks = true;
-	units->id = chunk->id;
-	units->number = ++chunk->number;
-	units->used = chunk->used;
-	units->own = chunk->own;
+	units->entry_id = chunk->entry_id;
+	units->settlement_number = ++chunk->newest_settlement;
+	units->used_units = chunk->used_units;
+	units->unreported_state = chunk->unreported_state;
 	units->lifetime_ns = chunk_units_lifetime_ns(command->limit);
 	if (!gives_all && command->call.op != ALGO_RESET)
-		units->want = command->chunk.is_requested ? command->limit->chunk : chunk->left;
-	chunk->is_unsure |= must_report(chunk);
-	chunk->left = 0;
+		units->wanted_units =
+		    command->chunk_use.takes_chunk ? command->limit->chunk : chunk->free_units;
+	chunk->redis_may_differ |= must_report(chunk);
+	chunk->free_units = 0;
 }
 
 void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
                  bool stops)
 {
-	struct command_units *units = &command->units;
-	struct command_chunk *own = &command->chunk;
-	struct set *set = lock_set(chunks, own->name.key);
+	struct chunk_settlement *units = &command->settlement;
+	struct command_chunk *own = &command->chunk_use;
+	struct set *set = lock_set(chunks, own->name.key_hash);
 	struct chunk *chunk = find_chunk(set, own->name);
 	bool insists = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
-	size_t others = chunk ? chunk->settling_commands - own->settles_in_call : 0;
+	size_t others = chunk ? chunk->settlements_under_way - own->settles_in_call : 0;
 
-	*units = (struct command_units){.may_have_chunks =
-	                                    units->may_have_chunks || (chunk && chunk->has_others)};
+	*units = (struct chunk_settlement){.may_have_chunks = units->may_have_chunks ||
+	                                                      (chunk && chunk->others_hold_units)};
 	if (!chunk ||
-	    (!own->is_requested && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
+	    (!own->takes_chunk && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
 		; /* nothing to report */
 	} else if (others > 0 && !insists) {
 		units->may_have_chunks = units->all_or_nothing = true;
 	} else {
-		chunk->settling_commands += !own->settles_in_call;
+		chunk->settlements_under_way += !own->settles_in_call;
 		own->settles_in_call = true;
-		chunk->client = client;
-		write_settlement(chunk, command, stops || (own->settles && chunk_is_idle(chunk, command)));
+		chunk->settling_client = client;
+		write_settlement(chunk, command,
+		                 stops || (own->is_made_to_settle && chunk_is_idle(chunk, command)));
 	}
 	pthread_mutex_unlock(&set->lock);
 }
@@ -375,40 +383,40 @@ void chunk_write(struct chunks *chunks, struct redis_command *command, const voi
 /* Applies Redis's answer to the newest command. */
 static void apply_reply(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
-	const struct command_units *units = &command->units;
+	const struct chunk_settlement *units = &command->settlement;
 
 	/* Without an entry, Redis takes an older command that arrives later for a new one. */
-	chunk->is_unsure = chunk->overlaps && units->held == 0;
-	chunk->left = units->held;
-	chunk->used_known = units->used;
+	chunk->redis_may_differ = chunk->newest_settlement_overlaps && units->held_units == 0;
+	chunk->free_units = units->held_units;
+	chunk->reported_units = units->used_units;
 	chunk->reserved = units->reserved;
 	if (units->lifetime_ns > 0) /* a margin, because clocks run at different rates */
-		chunk->reserved.until_ns -= units->lifetime_ns / 16;
-	chunk->offset_ns = clock_ns - command->asked_ns;
+		chunk->reserved.ends_ns -= units->lifetime_ns / 16;
+	chunk->offset_ns = clock_ns - command->written_at_ns;
 	chunk->state = units->state;
-	chunk->own = (struct algo_state){0, 0};
+	chunk->unreported_state = (struct algo_state){0, 0};
 }
 
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
                           uint64_t now_ns, uint64_t clock_ns)
 {
-	const struct command_units *units = &command->units;
-	struct set *set = lock_set(chunks, command->chunk.name.key);
-	struct chunk *chunk = find_chunk(set, command->chunk.name);
-	bool settles = command->chunk.settles_in_call, answered = clock_ns != 0;
+	const struct chunk_settlement *units = &command->settlement;
+	struct set *set = lock_set(chunks, command->chunk_use.name.key_hash);
+	struct chunk *chunk = find_chunk(set, command->chunk_use.name);
+	bool settles = command->chunk_use.settles_in_call, answered = clock_ns != 0;
 	uint64_t at_ns = 0;
 
-	chunk->commands--;
-	chunk->settling_commands -= settles;
-	if (settles && answered && units->number == chunk->number)
+	chunk->commands_under_way--;
+	chunk->settlements_under_way -= settles;
+	if (settles && answered && units->settlement_number == chunk->newest_settlement)
 		apply_reply(chunk, command, clock_ns);
 	else if (settles)
-		chunk->is_unsure |= !answered || units->held > 0;
+		chunk->redis_may_differ |= !answered || units->held_units > 0;
 	if (answered && units->may_have_chunks)
-		chunk->has_others = units->reserved.others > 0;
+		chunk->others_hold_units = units->reserved.others_units > 0;
 	if (must_report(chunk)) {
-		if (chunk->settling_commands == 0)
-			chunk->client = client;
+		if (chunk->settlements_under_way == 0)
+			chunk->settling_client = client;
 		at_ns = now_ns + chunk_units_idle_ns(command->limit);
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -419,12 +427,12 @@ uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, 
 static uint64_t due_ns(const struct chunk *chunk)
 {
 	const struct algo_limit *limit = &chunk->idle_operation->limit;
-	uint64_t idle_ns = chunk->asked_ns + chunk_units_idle_ns(limit);
+	uint64_t idle_ns = chunk->last_request_ns + chunk_units_idle_ns(limit);
 	uint64_t lifetime_ns = chunk_units_lifetime_ns(limit);
 
-	if (lifetime_ns == 0 || chunk->left == 0)
+	if (lifetime_ns == 0 || chunk->free_units == 0)
 		return idle_ns;
-	return u64_min(idle_ns, chunk->reserved.until_ns - lifetime_ns / 2 - chunk->offset_ns);
+	return u64_min(idle_ns, chunk->reserved.ends_ns - lifetime_ns / 2 - chunk->offset_ns);
 }
 
 struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
@@ -441,11 +449,11 @@ struct store_operation *chunk_release_idle(struct chunks *chunks, const void *cl
 			struct store_operation *operation;
 			uint64_t at_ns;
 
-			if (!chunk->is_used || chunk->client != client || !must_report(chunk) ||
+			if (!chunk->is_used || chunk->settling_client != client || !must_report(chunk) ||
 			    !chunk->idle_operation)
 				continue;
 			at_ns = due_ns(chunk);
-			if (!all && (at_ns > now_ns || chunk->commands > 0)) {
+			if (!all && (at_ns > now_ns || chunk->commands_under_way > 0)) {
 				if (at_ns <= now_ns)
 					at_ns = now_ns + IDLE_AGAIN_NS;
 				*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);

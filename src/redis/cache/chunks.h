@@ -55,10 +55,10 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
  */
 bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
 
-/** A command on a key of such a limit was made. Sets command->chunk.is_counted. */
+/** A command on a key of such a limit was made. Sets command->chunk_use.is_registered. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
 /**
- * The counted command is written at command->asked_ns: sets its `units`. `stops`: the client
+ * The counted command is written at command->written_at_ns: sets its `units`. `stops`: the client
  * returns all units.
  */
 void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,

@@ -13,7 +13,7 @@
 #define COUNTS 1024
 
 struct entry {
-	_Atomic uint64_t which, valid_until_ns, until_ns, reset_ns, remaining, reason;
+	_Atomic uint64_t request_hash, valid_until_ns, passes_at_ns, full_at_ns, remaining, reason;
 };
 
 /* `sequence` is odd while the set is being written, and changes with each write. */
@@ -131,8 +131,8 @@ static void store_set_word(_Atomic uint64_t *word, uint64_t value)
 
 static bool entry_matches(const struct set *set, size_t i, const struct cache_name *name)
 {
-	return load_set_word(&set->keys[i]) == name->key &&
-	       load_set_word(&set->entries[i].which) == name->which;
+	return load_set_word(&set->keys[i]) == name->key_hash &&
+	       load_set_word(&set->entries[i].request_hash) == name->request_hash;
 }
 
 static void begin_writing(struct set *set)
@@ -169,8 +169,8 @@ static bool read_entry(const struct set *set, const struct cache_name *name,
 			continue;
 		*answer = (struct denial_cache_answer){
 		    .valid_until_ns = load_set_word(&entry->valid_until_ns),
-		    .until_ns = load_set_word(&entry->until_ns),
-		    .reset_ns = load_set_word(&entry->reset_ns),
+		    .passes_at_ns = load_set_word(&entry->passes_at_ns),
+		    .full_at_ns = load_set_word(&entry->full_at_ns),
 		    .remaining = load_set_word(&entry->remaining),
 		    .reason = load_set_word(&entry->reason),
 		};
@@ -196,7 +196,8 @@ bool denial_cache_find(const struct denial_cache *denials, const struct algo_lim
 	struct denial_cache_answer answer;
 	uint64_t left_ns;
 
-	if (!is_used(denials, name->key) || !read_entry(set_of(denials, name->key), name, &answer) ||
+	if (!is_used(denials, name->key_hash) ||
+	    !read_entry(set_of(denials, name->key_hash), name, &answer) ||
 	    now_ns >= answer.valid_until_ns)
 		return false;
 	if (answer.reason == WEIR_REASON_OK) {
@@ -204,14 +205,14 @@ bool denial_cache_find(const struct denial_cache *denials, const struct algo_lim
 		algo_decision_allow(out);
 		return true;
 	}
-	left_ns = answer.until_ns - now_ns;
+	left_ns = answer.passes_at_ns - now_ns;
 	*out = (struct algo_decision){
 	    .reason = (enum weir_reason)answer.reason,
 	    .remaining = is_bucket(limit)
 	                     ? remaining_of_bucket(&limit->bucket, u64_max(call->cost, 1), left_ns)
 	                     : answer.remaining,
 	    .retry_after_ns = left_ns,
-	    .reset_after_ns = sat_sub(answer.reset_ns, now_ns),
+	    .reset_after_ns = sat_sub(answer.full_at_ns, now_ns),
 	};
 	return true;
 }
@@ -240,19 +241,19 @@ static size_t entry_index_for(const struct set *set, const struct cache_name *na
 void denial_cache_store(struct denial_cache *denials, const struct cache_name *name, uint32_t count,
                         const struct denial_cache_answer *answer)
 {
-	struct set *set = set_of(denials, name->key);
+	struct set *set = set_of(denials, name->key_hash);
 
 	begin_writing(set);
-	if (denial_cache_invalidations(denials, name->key) == count) {
+	if (denial_cache_invalidations(denials, name->key_hash) == count) {
 		size_t i = entry_index_for(set, name);
 		struct entry *entry = &set->entries[i];
 
-		set_used(denials, name->key, true);
-		store_set_word(&set->keys[i], name->key);
-		store_set_word(&entry->which, name->which);
+		set_used(denials, name->key_hash, true);
+		store_set_word(&set->keys[i], name->key_hash);
+		store_set_word(&entry->request_hash, name->request_hash);
 		store_set_word(&entry->valid_until_ns, answer->valid_until_ns);
-		store_set_word(&entry->until_ns, answer->until_ns);
-		store_set_word(&entry->reset_ns, answer->reset_ns);
+		store_set_word(&entry->passes_at_ns, answer->passes_at_ns);
+		store_set_word(&entry->full_at_ns, answer->full_at_ns);
 		store_set_word(&entry->remaining, answer->remaining);
 		store_set_word(&entry->reason, answer->reason);
 	}

@@ -24,15 +24,15 @@ struct denial_cache;
 
 /* Identifies a cached answer; for a chunk (chunks.h), the answer to a request for one unit. */
 struct cache_name {
-	uint64_t key;   /* a keyed hash */
-	uint64_t which; /* a hash of the limit with all its parameters, and the cost */
+	uint64_t key_hash;     /* keyed with the store's secret */
+	uint64_t request_hash; /* of the limit with all its parameters, and of the cost */
 };
 
 /* A cached answer. All times are of one clock, which the caller chooses. */
 struct denial_cache_answer {
 	uint64_t valid_until_ns; /* until then the answer may be repeated */
-	uint64_t until_ns;       /* then the same request passes, unless another comes first */
-	uint64_t reset_ns;       /* then the key is as if never used */
+	uint64_t passes_at_ns;   /* then the same request passes, unless another comes first */
+	uint64_t full_at_ns;     /* then the key is as if never used */
 	uint64_t remaining;
 	uint64_t reason; /* enum weir_reason; it is WEIR_REASON_OK if the request would pass */
 };

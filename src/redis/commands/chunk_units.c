@@ -37,7 +37,7 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
                                      const struct chunk_units_reserved *reserved,
                                      struct algo_state state)
 {
-	uint64_t others = reserved->others;
+	uint64_t others = reserved->others_units;
 	const struct bucket_params *params = &limit->bucket;
 	bool is_live = state.until_ns > now_ns;
 	u128 parts;
@@ -47,7 +47,7 @@ static struct algo_state with_others(const struct algo_limit *limit, uint64_t no
 	if (!algo_has_step(limit, bucket_step)) {
 		uint64_t count = others + (is_live ? (uint64_t)state.word + 1 : 0);
 
-		return (struct algo_state){is_live ? state.until_ns : reserved->until_ns,
+		return (struct algo_state){is_live ? state.until_ns : reserved->ends_ns,
 		                           (uint32_t)(u64_min(count, UINT32_MAX) - 1)};
 	}
 	parts = (u128)others * params->p;
@@ -102,14 +102,14 @@ uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call
 	algo_step(limit, call, time, &observed, out);
 	if (!out->allowed)
 		out->retry_after_ns =
-		    retry_ns(limit, call, time, reserved->others, *state, out->retry_after_ns);
+		    retry_ns(limit, call, time, reserved->others_units, *state, out->retry_after_ns);
 	if (!out->allowed || !algo_consumes(call))
 		return 0;
 	if (!algo_has_step(limit, bucket_step) && state->until_ns <= time->now_ns) {
 		/* The window may be open only because units of it are held. */
-		*state = (struct algo_state){reserved->until_ns, (uint32_t)(call->cost - 1)};
-		out->reset_after_ns = reserved->until_ns - time->now_ns;
-	} else if (reserved->others == 0) {
+		*state = (struct algo_state){reserved->ends_ns, (uint32_t)(call->cost - 1)};
+		out->reset_after_ns = reserved->ends_ns - time->now_ns;
+	} else if (reserved->others_units == 0) {
 		*state = observed;
 	} else {
 		algo_step(limit, call, time, state, &all);

@@ -11,28 +11,31 @@
 
 /* The reserved units of a key. */
 struct chunk_units_reserved {
-	uint64_t others; /* units that other servers hold */
+	uint64_t others_units; /* units that other servers hold */
 	/* The end of the window; for a bucket, when this server's units count as used. */
-	uint64_t until_ns;
+	uint64_t ends_ns;
 };
 
-/* The part of a command that settles a chunk, and Redis's answer. Times are by Redis's clock. */
-struct command_units {
+/*
+ * The settlement of a chunk, which a command carries: the server reports how many of the units that
+ * it held are used, returns the others, and reserves units anew. Times are by Redis's clock.
+ */
+struct chunk_settlement {
 	/* Set before the command is written: */
-	uint64_t id;           /* of the server's entry, or 0 not to change it */
-	uint64_t number;       /* of this settlement, among all of the entry */
-	uint64_t used;         /* units that the server has granted from its chunks so far */
-	struct algo_state own; /* for a bucket: the state made by the granted units that Redis may not
-	                          know yet, alone */
-	uint64_t want;         /* units to reserve from now on */
+	uint64_t entry_id;          /* of the server's entry, or 0 not to change it */
+	uint64_t settlement_number; /* counts the settlements of the entry */
+	uint64_t used_units;        /* units that the server has granted from its chunks so far */
+	/* For a bucket: the state that would follow from the granted units not yet reported alone. */
+	struct algo_state unreported_state;
+	uint64_t wanted_units; /* to be reserved from now on */
 	uint64_t lifetime_ns;  /* of the reservation; a window's lasts until the window ends */
 	bool may_have_chunks; /* there may be chunks, so the command needs a script that handles them */
 	bool all_or_nothing; /* all requests are granted or none, because another command of this server
 	                   under way holds units that these may need */
 	/* Set by Redis's answer: */
 	struct chunk_units_reserved reserved;
-	uint64_t held;           /* units that this server holds from now on */
-	bool came_late;          /* a newer settlement came first, so this one changed nothing */
+	uint64_t held_units;     /* units that this server holds from now on */
+	bool is_outdated;        /* a newer settlement came first, so this one changed nothing */
 	struct algo_state state; /* after the command, as if nobody held units */
 };
 

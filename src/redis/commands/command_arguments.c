@@ -51,7 +51,7 @@ static void put_bucket(struct numbers *numbers, const struct redis_command *comm
 {
 	const struct bucket_params *params = &command->limit->bucket;
 
-	NUMBERS_ADD(numbers, params->q, command->repeat);
+	NUMBERS_ADD(numbers, params->q, command->request_count);
 	numbers_add_parts(numbers, (u128)command->call.cost * params->p, params->q);
 	numbers_add_parts(numbers, depth_of(params, &command->call), params->q);
 	numbers_add(numbers, value_block_us(command->limit));
@@ -60,9 +60,9 @@ static void put_bucket(struct numbers *numbers, const struct redis_command *comm
 /* Redis's clock at its last reply; before one, this server's clock. */
 static struct moment clock_of(const struct redis_command *command)
 {
-	uint64_t clock_ns = command->attempt.clock_ns;
+	uint64_t clock_ns = command->attempt.redis_clock_ns;
 
-	return command_moment(command, clock_ns ? clock_ns : command->at.wall_ns);
+	return command_moment(command, clock_ns ? clock_ns : command->local_time.wall_ns);
 }
 
 static struct algo_window window_of(const struct redis_command *command)
@@ -109,8 +109,8 @@ static void put_window(struct numbers *numbers, const struct redis_command *comm
 {
 	char header[VALUE_HEADER_MAX];
 
-	NUMBERS_ADD(numbers, value_header(command->limit, header), command->repeat, command->call.cost,
-	            command->limit->quota);
+	NUMBERS_ADD(numbers, value_header(command->limit, header), command->request_count,
+	            command->call.cost, command->limit->quota);
 	put_calendar(numbers, command);
 }
 
@@ -137,7 +137,7 @@ static void put_slots(struct numbers *numbers, const struct redis_command *comma
 	const struct slots_params *slots = &command->limit->slots;
 	uint64_t slot = present_slot(command);
 
-	NUMBERS_ADD(numbers, command->repeat, command->call.cost, command->limit->quota);
+	NUMBERS_ADD(numbers, command->request_count, command->call.cost, command->limit->quota);
 	numbers_add_ns(numbers, slots_start(slots, slot));
 	numbers_add_ns(numbers, slots_start(slots, slot + 1));
 	numbers_add(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
@@ -162,7 +162,7 @@ static void put_list_operation(struct numbers *numbers, const struct redis_comma
 	                   ALGO_REPLACE == 4 && ALGO_REFUND_REPLACED == 5 && ALGO_REFUND_LAST == 6,
 	               "scripts/uses.lua knows them by number");
 	NUMBERS_ADD(numbers, only_reads ? ALGO_PEEK : call->op,
-	            only_reads && algo_op_releases(call->op) ? 0 : command->repeat,
+	            only_reads && algo_op_releases(call->op) ? 0 : command->request_count,
 	            u64_max(call->cost, 1));
 }
 
@@ -225,8 +225,9 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
 
-	NUMBERS_ADD(numbers, algo_op_releases(command->call.op), command->repeat, command->call.cost,
-	            day->free, day->count, today.start_ns / 1000, today.end_ns / 1000);
+	NUMBERS_ADD(numbers, algo_op_releases(command->call.op), command->request_count,
+	            command->call.cost, day->free, day->count, today.start_ns / 1000,
+	            today.end_ns / 1000);
 	numbers_add_ns(numbers, day->period_ns);
 	numbers_add_ns(numbers, command->call.until_ns);
 }
@@ -239,7 +240,7 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 	bool is_refund = algo_op_releases(call->op);
 
 	NUMBERS_ADD(numbers, command_only_reads(command) && !is_refund ? ALGO_PEEK : call->op,
-	            command->units.all_or_nothing, command->repeat,
+	            command->settlement.all_or_nothing, command->request_count,
 	            is_refund ? cost : u64_max(cost, 1));
 	numbers_add_ns(numbers, is_refund ? call->until_ns : 0);
 }
@@ -247,8 +248,8 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 static void put_bucket_chunk(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
-	const struct command_units *units = &command->units;
-	struct bucket_time own = {units->own.until_ns, units->own.word};
+	const struct chunk_settlement *units = &command->settlement;
+	struct bucket_time own = {units->unreported_state.until_ns, units->unreported_state.word};
 	uint64_t cost = command->call.cost;
 
 	put_operation(numbers, command,
@@ -256,19 +257,21 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 	NUMBERS_ADD(numbers, bucket_refunds_newest(params), params->q);
 	numbers_add_parts(numbers, params->p, params->q);
 	numbers_add_parts(numbers, parts_of(params->depth, params->q), params->q);
-	NUMBERS_ADD(numbers, units->id, units->number, units->used);
+	NUMBERS_ADD(numbers, units->entry_id, units->settlement_number, units->used_units);
 	numbers_add_parts(numbers, parts_of(own, params->q), params->q);
-	NUMBERS_ADD(numbers, units->want, units->lifetime_ns / 1000, value_block_us(command->limit));
+	NUMBERS_ADD(numbers, units->wanted_units, units->lifetime_ns / 1000,
+	            value_block_us(command->limit));
 }
 
 static void put_window_chunk(struct numbers *numbers, const struct redis_command *command)
 {
-	const struct command_units *units = &command->units;
+	const struct chunk_settlement *units = &command->settlement;
 
 	put_operation(numbers, command, command->call.cost);
 	numbers_add(numbers, command->limit->quota);
 	put_calendar(numbers, command);
-	NUMBERS_ADD(numbers, units->id, units->number, units->used, units->want);
+	NUMBERS_ADD(numbers, units->entry_id, units->settlement_number, units->used_units,
+	            units->wanted_units);
 }
 
 void command_add_swap(struct buffer *out, const struct redis_command *command)
@@ -279,22 +282,22 @@ void command_add_swap(struct buffer *out, const struct redis_command *command)
 	add_slice(out, swap_new(swap));
 	add_number(out, swap->life_ms);
 	/* A group joins no queue: its keys could wait for one another. */
-	add_number(out, command->group ? 0 : command->ticket);
-	add_number(out, command->ticket_us);
+	add_number(out, command->group ? 0 : command->queue_ticket);
+	add_number(out, command->reservation_us);
 }
 
 static void add_withdrawal(struct buffer *out, const struct redis_command *command)
 {
-	add_number(out, command->ticket);
-	add_number(out, command->ticket_us);
+	add_number(out, command->queue_ticket);
+	add_number(out, command->reservation_us);
 }
 
 static const struct command_format formats[KIND_COUNT] = {
     [KIND_PEEK] = {"read", SCRIPT_ANY},
     [KIND_PEEK_PASSES] = {"pass", SCRIPT_ANY},
     [KIND_READ] = {"read", SCRIPT_ANY},
-    [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS, .add = command_add_swap},
-    [KIND_WITHDRAW] = {"leave", SCRIPT_ANY, 2, .add = add_withdrawal},
+    [KIND_SWAP] = {"swap", SCRIPT_ANY, SWAP_ARGUMENTS, .add_arguments = command_add_swap},
+    [KIND_WITHDRAW] = {"leave", SCRIPT_ANY, 2, .add_arguments = add_withdrawal},
     [KIND_RESET] = {"reset", SCRIPT_ANY},
     [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1, add_header,
                             put_bucket_refund},
@@ -326,7 +329,7 @@ static void add_each_command(struct buffer *out, struct redis_command *const *co
 	for (size_t i = 0; i < n; i++) {
 		struct numbers numbers = {0};
 
-		format->add_each(&numbers, commands[i]);
+		format->add_command_numbers(&numbers, commands[i]);
 		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
 		len += numbers.count * sizeof(double);
 	}
@@ -339,14 +342,14 @@ void command_add_arguments(struct buffer *out, struct redis_command *const *comm
 	char argument[TEXTS_MAX + sizeof(struct numbers)], *at;
 	struct numbers numbers = {0};
 
-	if (format->add)
-		format->add(out, commands[0]);
+	if (format->add_arguments)
+		format->add_arguments(out, commands[0]);
 	if (format->add_numbers) {
 		format->add_numbers(&numbers, commands[0]);
 		at = format->add_texts(argument, commands[0]);
 		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
 		add_slice(out, (struct slice){argument, (size_t)(at - argument)});
 	}
-	if (format->add_each)
+	if (format->add_command_numbers)
 		add_each_command(out, commands, n, format);
 }

@@ -35,7 +35,7 @@ enum command_kind {
 
 /* The replacement of one value by another. */
 struct command_swap {
-	uint64_t at_ns;   /* Redis's clock at which C has made the new value */
+	uint64_t made_at_ns; /* Redis's clock at which C has made the new value */
 	uint64_t life_ms; /* lifetime of the new value; 0 if the script only supposes the new value and
 	                     writes nothing */
 	size_t old_len, new_len;
@@ -83,15 +83,15 @@ static inline bool command_knows_chunks(const struct redis_command *command)
 /* The arguments of a kind of command. */
 struct command_format {
 	const char *name;
-	unsigned script;    /* enum script: the script for this kind alone */
-	unsigned arguments; /* the number of arguments of a run */
+	unsigned script;         /* enum script: the script for this kind alone */
+	unsigned argument_count; /* of a run */
 	/* The texts (returns their end) and the numbers of a run, in one argument; ... */
 	char *(*add_texts)(char *texts, const struct redis_command *command);
 	void (*add_numbers)(struct numbers *numbers, const struct redis_command *command);
 	/* ... the numbers of each command, which may differ within a run, in a second argument; ... */
-	void (*add_each)(struct numbers *numbers, const struct redis_command *command);
+	void (*add_command_numbers)(struct numbers *numbers, const struct redis_command *command);
 	/* ... or all arguments of a kind that has neither. */
-	void (*add)(struct buffer *out, const struct redis_command *command);
+	void (*add_arguments)(struct buffer *out, const struct redis_command *command);
 };
 
 const struct command_format *command_format(const struct redis_command *command);
@@ -115,7 +115,7 @@ bool command_read_state(const struct redis_command *command, struct value *value
 /** The time at which Redis decides a command, given its clock. */
 static inline struct moment command_moment(const struct redis_command *command, uint64_t clock_ns)
 {
-	return command->is_given ? command->at : moment_given(clock_ns);
+	return command->uses_given_time ? command->local_time : moment_given(clock_ns);
 }
 
 #endif

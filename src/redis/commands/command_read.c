@@ -33,12 +33,12 @@ static uint64_t apply_request(const struct redis_command *command, const struct 
 	if (call->op == ALGO_REFUND_REPLACED)
 		rest.op = ALGO_REFUND; /* the script has returned the state without the replaced permits */
 	if (command_knows_chunks(command))
-		return chunk_units_step(command->limit, call, &value->time, &command->units.reserved,
-		                        &value->word, out);
+		return chunk_units_step(command->limit, call, &value->time, &command->settlement.reserved,
+		                        &value->state, out);
 	if (command->limit->record != ALGO_RECORD_NONE)
 		return uses_step(command->limit, &rest, &value->time, &value->uses, out);
-	return algo_step(command->limit, call, &value->time, &value->word, out) ? value->word.until_ns
-	                                                                        : 0;
+	return algo_step(command->limit, call, &value->time, &value->state, out) ? value->state.until_ns
+	                                                                         : 0;
 }
 
 /*
@@ -50,14 +50,14 @@ static void apply_requests(const struct redis_command *command, int64_t granted,
 {
 	uint32_t n = 0;
 
-	for (; n < command->repeat && (granted < 0 || n < granted); n++) {
+	for (; n < command->request_count && (granted < 0 || n < granted); n++) {
 		out->until_ns[n] = apply_request(command, &command->call, value, &out->outcomes[n]);
 		if (granted >= 0)
 			out->outcomes[n].allowed = true;
 		else if (!out->outcomes[n].allowed && algo_op_consumes(command->call.op))
 			break;
 	}
-	if (n == command->repeat)
+	if (n == command->request_count)
 		return;
 	if (granted >= 0) {
 		struct algo_call peek = command->call;
@@ -67,7 +67,7 @@ static void apply_requests(const struct redis_command *command, int64_t granted,
 		if (out->outcomes[n].allowed)
 			algo_decision_deny(&out->outcomes[n], WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
 	}
-	for (uint32_t i = n; i < command->repeat; i++) {
+	for (uint32_t i = n; i < command->request_count; i++) {
 		out->outcomes[i] = out->outcomes[n];
 		out->until_ns[i] = 0;
 	}
@@ -83,7 +83,7 @@ static bool is_swapped(const struct redis_command *command)
 /* Whether a request would be granted, by a peek. */
 static bool would_pass(const struct redis_command *command, struct value *value)
 {
-	struct algo_state before = value->word; /* a peek may reduce a state of the future */
+	struct algo_state before = value->state; /* a peek may reduce a state of the future */
 	struct algo_call peek = command->call;
 	struct algo_decision out;
 
@@ -91,7 +91,7 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 		return true;
 	peek.op = ALGO_PEEK;
 	apply_request(command, &peek, value, &out);
-	value->word = before;
+	value->state = before;
 	return out.allowed;
 }
 
@@ -102,7 +102,7 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 static bool denial_stores_converted(const struct redis_command *command, const struct value *value)
 {
 	return value->fit == VALUE_CONVERTS && algo_op_consumes(command->call.op) &&
-	       value->word.until_ns > value->time.now_ns;
+	       value->state.until_ns > value->time.now_ns;
 }
 
 /* Whether a denial changes the state: one that no clock could have written is reduced. */
@@ -113,7 +113,7 @@ static bool denial_changes_state(const struct redis_command *command, struct val
 	bool differs;
 
 	if (command->limit->record == ALGO_RECORD_NONE)
-		return algo_step(command->limit, &command->call, &value->time, &value->word, &out);
+		return algo_step(command->limit, &command->call, &value->time, &value->state, &out);
 	apply_request(command, &command->call, value, &out);
 	value_write(command->limit, value, value->time.now_ns, &text);
 	differs = !slice_equal((struct slice){text.data, text.len}, value->text);
@@ -128,7 +128,7 @@ static bool denial_changes_state(const struct redis_command *command, struct val
  */
 static enum verdict judge_converted(const struct redis_command *command, struct value *value)
 {
-	struct algo_state state = value->word;
+	struct algo_state state = value->state;
 	bool acquires = algo_op_consumes(command->call.op);
 	struct algo_decision out;
 
@@ -150,13 +150,13 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 
 static enum verdict judge_chunk(const struct redis_command *command, struct value *value)
 {
-	const struct command_units *units = &command->units;
+	const struct chunk_settlement *units = &command->settlement;
 
-	if (value->granted > 0)
+	if (value->granted_count > 0)
 		return GRANTED;
-	if (value->granted < 0)
+	if (value->granted_count < 0)
 		return value->has_text ? judge_converted(command, value) : UNDECIDED;
-	return (units->all_or_nothing || units->came_late) && command->attempt.tries < DENIALS_MAX
+	return (units->all_or_nothing || units->is_outdated) && command->attempt.tries < DENIALS_MAX
 	           ? UNDECIDED
 	           : REFUSED;
 }
@@ -164,14 +164,14 @@ static enum verdict judge_chunk(const struct redis_command *command, struct valu
 /* Whether the converted value shows less than is in use. Such a value must not be written. */
 static bool hides_use(const struct redis_command *command, const struct value *value)
 {
-	return value->hidden_ns > 0 && command->call.op != ALGO_RESET;
+	return value->hidden_use_ns > 0 && command->call.op != ALGO_RESET;
 }
 
 static enum verdict judge(const struct redis_command *command, struct value *value)
 {
 	if (hides_use(command, value))
 		return algo_op_releases(command->call.op) ? GRANTED : REFUSED;
-	if (value->has_chunks || value->granted == -4)
+	if (value->has_chunks || value->granted_count == -4)
 		return chunk_units_supported(command->limit) ? UNDECIDED : judge_converted(command, value);
 	switch (command->attempt.kind) {
 	case KIND_BUCKET_CHUNK:
@@ -187,22 +187,22 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 	case KIND_READ:
 	case KIND_SWAP:
 	case KIND_WITHDRAW:
-		if (value->granted > 0)
+		if (value->granted_count > 0)
 			return GRANTED;
 		if (would_pass(command, value))
-			return value->granted == -3 ? QUEUED : UNDECIDED;
+			return value->granted_count == -3 ? QUEUED : UNDECIDED;
 		return denial_changes_state(command, value) || denial_stores_converted(command, value)
 		           ? REWRITTEN
 		           : REFUSED;
 	case KIND_LOG:
 	case KIND_PLACES:
-		return value->granted > 0 ? GRANTED : REFUSED;
+		return value->granted_count > 0 ? GRANTED : REFUSED;
 	default:
-		if (value->granted > 0)
+		if (value->granted_count > 0)
 			return GRANTED;
-		if (value->granted < 0)
-			return value->granted == -1 && value->has_text ? judge_converted(command, value)
-			                                               : UNDECIDED;
+		if (value->granted_count < 0)
+			return value->granted_count == -1 && value->has_text ? judge_converted(command, value)
+			                                                     : UNDECIDED;
 		return value->fit != VALUE_OURS || denial_changes_state(command, value) ? REWRITTEN
 		                                                                        : REFUSED;
 	}
@@ -225,9 +225,9 @@ static uint64_t add_suffix(const struct redis_command *command, const struct val
 		buffer_add_slice(text, value->chunks);
 		return CHUNKS_LIFE_MS;
 	}
-	if (value->former_ns > 0 && !algo_has_step(command->limit, bucket_step)) {
+	if (value->former_end_ns > 0 && !algo_has_step(command->limit, bucket_step)) {
 		buffer_add_text(text, "|");
-		buffer_add_u64(text, value->former_ns);
+		buffer_add_u64(text, value->former_end_ns);
 	}
 	return 0;
 }
@@ -245,7 +245,7 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 	if (!has_changed) {
 		text.len = 0;
 		buffer_add_slice(&text, value->text);
-	} else if (command->attempt.swaps_first && value->fit == VALUE_CONVERTS) {
+	} else if (command->attempt.swap_is_preparation && value->fit == VALUE_CONVERTS) {
 		life_ms = u64_max(life_ms, add_suffix(command, value, &text));
 	}
 	if (!text.failed)
@@ -266,10 +266,10 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 /* Returns `otherwise`, unless the command has to leave the queue for a swap first. */
 static enum command_end withdraw_ticket(struct redis_command *command, enum command_end otherwise)
 {
-	if (!command->attempt.has_ticket)
+	if (!command->attempt.may_be_queued)
 		return otherwise;
 	command_end(command);
-	command->attempt.withdraws = true;
+	command->attempt.must_leave_queue = true;
 	return COMMAND_AGAIN;
 }
 
@@ -281,22 +281,22 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 
 	if (own == GRANTED) /* the rest of its group is undecided */
 		return COMMAND_AGAIN;
-	command->units.may_have_chunks |= value->has_chunks || value->granted == -4;
-	command->units.all_or_nothing = false;
+	command->settlement.may_have_chunks |= value->has_chunks || value->granted_count == -4;
+	command->settlement.all_or_nothing = false;
 	command_end(command);
-	command->attempt.clock_ns = value->clock_ns;
-	command->attempt.swaps_first = own == REWRITTEN;
-	command->attempt.decided_by_c |= value->granted == -2;
+	command->attempt.redis_clock_ns = value->clock_ns;
+	command->attempt.swap_is_preparation = own == REWRITTEN;
+	command->attempt.no_script_decides |= value->granted_count == -2;
 	if (own == REWRITTEN) {
 		planned = plan_swap(command, value, true);
 	} else if ((own == UNDECIDED || own == QUEUED) && is_swapped(command) && !value->has_chunks) {
-		struct algo_state before = value->word;
+		struct algo_state before = value->state;
 
 		apply_requests(command, -1, value, out);
 		planned = plan_swap(command, value,
 		                    command->limit->record != ALGO_RECORD_NONE ||
-		                        before.until_ns != value->word.until_ns ||
-		                        before.word != value->word.word);
+		                        before.until_ns != value->state.until_ns ||
+		                        before.word != value->state.word);
 		if (planned && !command->group &&
 		    slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap)))
 			return withdraw_ticket(command, COMMAND_DONE); /* nothing to write */
@@ -314,7 +314,7 @@ static bool explain_swap(const struct redis_command *command, struct command_res
 	struct value was = {.text = swap_old(swap)};
 	bool read;
 
-	was.time = algo_time_at(command->limit, command_moment(command, swap->at_ns));
+	was.time = algo_time_at(command->limit, command_moment(command, swap->made_at_ns));
 	read = command_read_state(command, &was);
 	if (read)
 		apply_requests(command, -1, &was, out);
@@ -328,7 +328,7 @@ static bool explain_swap(const struct redis_command *command, struct command_res
  */
 static uint64_t reset_until(const struct redis_command *command, const struct value *value)
 {
-	uint64_t until_ns = value->word.until_ns;
+	uint64_t until_ns = value->state.until_ns;
 
 	if (value->fit == VALUE_OTHER)
 		return value->has_text ? UINT64_MAX : 0;
@@ -344,14 +344,14 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 static void apply_hidden(const struct redis_command *command, struct value *value,
                          struct command_result *out)
 {
-	uint64_t more_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_ns : 0;
+	uint64_t more_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_use_ns : 0;
 	bool refunds = algo_op_releases(command->call.op);
 	struct redis_command none = *command;
 
 	if (refunds)
 		none.call.cost = 0;
 	apply_requests(&none, -1, value, out);
-	for (uint32_t i = 0; i < command->repeat; i++) {
+	for (uint32_t i = 0; i < command->request_count; i++) {
 		out->outcomes[i].reset_after_ns += more_ns;
 		if (refunds)
 			algo_decision_refund(&out->outcomes[i], &command->call, false);
@@ -366,16 +366,16 @@ static enum command_end complete_command(struct redis_command *command, struct v
 	uint64_t reset_until_ns = reset_until(command, value);
 
 	command->is_converted = value->fit == VALUE_CONVERTS;
-	if (command->attempt.kind == KIND_SWAP && value->granted > 0)
+	if (command->attempt.kind == KIND_SWAP && value->granted_count > 0)
 		return explain_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
 	if (command->attempt.kind < KIND_BUCKET || command_only_reads(command) ||
 	    !algo_op_consumes(command->call.op))
-		value->granted = -1;
+		value->granted_count = -1;
 	if (hides_use(command, value))
 		apply_hidden(command, value, out);
 	else
-		apply_requests(command, value->granted, value, out);
-	command->units.state = value->word;
+		apply_requests(command, value->granted_count, value, out);
+	command->settlement.state = value->state;
 	if (command->call.op == ALGO_RESET)
 		out->until_ns[0] = reset_until_ns;
 	return COMMAND_DONE;
@@ -388,7 +388,7 @@ static enum command_end complete_command(struct redis_command *command, struct v
 static bool reply_shows_state(const struct redis_command *command, const struct value *value)
 {
 	return !value->has_chunks &&
-	       (is_swapped(command) || command_only_reads(command) || value->granted == -2);
+	       (is_swapped(command) || command_only_reads(command) || value->granted_count == -2);
 }
 
 /*
@@ -404,7 +404,7 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	if (algo_op_releases(command->call.op))
 		peek.call.cost = 0; /* an older permit may have taken more than the limit grants now */
 	apply_requests(&peek, -1, value, out);
-	command->units.state = value->word;
+	command->settlement.state = value->state;
 	return own == GRANTED || (reply_shows_state(command, value) && out->outcomes[0].allowed)
 	           ? COMMAND_WITHHELD
 	           : COMMAND_UNASKED;
@@ -454,7 +454,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 	case REFUSED:
 		if (own != REFUSED)
 			return withhold(command, value, own, out);
-		if (command->attempt.has_ticket)
+		if (command->attempt.may_be_queued)
 			return withdraw_ticket(command, COMMAND_AGAIN);
 		break;
 	case GRANTED:
@@ -467,10 +467,10 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 static void update_ticket(struct redis_command *command, const struct value *value)
 {
 	if (command->attempt.kind == KIND_SWAP)
-		command->attempt.has_ticket =
-		    value->granted < 0 && command->ticket != 0 && command->group == 0;
+		command->attempt.may_be_queued =
+		    value->granted_count < 0 && command->queue_ticket != 0 && command->group == 0;
 	else if (command->attempt.kind == KIND_WITHDRAW)
-		command->attempt.has_ticket = command->attempt.withdraws = false;
+		command->attempt.may_be_queued = command->attempt.must_leave_queue = false;
 }
 
 enum command_end command_read(struct redis_command *const *commands, size_t n, size_t i,

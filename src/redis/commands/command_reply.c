@@ -78,16 +78,18 @@ bool command_read_state(const struct redis_command *command, struct value *value
 	const struct algo_limit *limit = command->limit;
 	struct slice text = {value->text.data, value->text.len - value->chunks.len};
 
-	value->fit = value_read(limit, text, command->repeat + 1, value);
+	value->fit = value_read(limit, text, command->request_count + 1, value);
 	/* Converted as of now: no server knows when the others began to use other parameters. */
-	if (value->fit == VALUE_CONVERTS && value->word.until_ns > value->time.now_ns) {
-		if (value->former_ns == 0) /* otherwise nothing was granted since an earlier conversion */
-			value->former_ns = value->word.until_ns;
-		value->hidden_ns = algo_convert_now(limit, &value->from, value->time.now_ns, &value->word);
-		value->hidden_ns -= value->word.until_ns;
+	if (value->fit == VALUE_CONVERTS && value->state.until_ns > value->time.now_ns) {
+		if (value->former_end_ns ==
+		    0) /* otherwise nothing was granted since an earlier conversion */
+			value->former_end_ns = value->state.until_ns;
+		value->hidden_use_ns =
+		    algo_convert_now(limit, &value->former_layout, value->time.now_ns, &value->state);
+		value->hidden_use_ns -= value->state.until_ns;
 	}
 	if (value->fit == VALUE_OTHER) {
-		value->word = (struct algo_state){0, 0};
+		value->state = (struct algo_state){0, 0};
 		value->uses.count = 0;
 		value->uses.until_ns = value->uses.newest_id = 0;
 	}
@@ -105,15 +107,15 @@ static bool read_bare_number(const struct redis_command *command, uint64_t numbe
 	unsigned less = limit->algorithm->word_less;
 
 	if (command->attempt.kind == KIND_BUCKET) {
-		value->word.until_ns = number * 1000;
+		value->state.until_ns = number * 1000;
 		return number <= INT64_MAX / 1000;
 	}
 	if (command->attempt.kind != KIND_WINDOW || !limit->cache || number < less ||
 	    number - less > UINT32_MAX)
 		return false;
-	value->word.until_ns =
+	value->state.until_ns =
 	    algo_window_at(limit, command_moment(command, value->clock_ns).wall_ns).end_ns;
-	value->word.word = (uint32_t)(number - less);
+	value->state.word = (uint32_t)(number - less);
 	return true;
 }
 
@@ -121,15 +123,15 @@ static bool read_bare_number(const struct redis_command *command, uint64_t numbe
  * Reads the answer about chunks after the state: units of others, units of this server, the end,
  * and whether the settlement came too late.
  */
-static bool read_units(struct slice text, struct command_units *units)
+static bool read_units(struct slice text, struct chunk_settlement *units)
 {
 	uint64_t is_old;
 
-	if (!parse_u64(slice_cut(&text, ':'), &units->reserved.others) ||
-	    !parse_u64(slice_cut(&text, ':'), &units->held) ||
-	    !parse_u64(slice_cut(&text, ':'), &units->reserved.until_ns) || !parse_u64(text, &is_old))
+	if (!parse_u64(slice_cut(&text, ':'), &units->reserved.others_units) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->held_units) ||
+	    !parse_u64(slice_cut(&text, ':'), &units->reserved.ends_ns) || !parse_u64(text, &is_old))
 		return false;
-	units->came_late = is_old != 0;
+	units->is_outdated = is_old != 0;
 	return true;
 }
 
@@ -138,19 +140,19 @@ static bool read_suffix(struct redis_command *command, struct value *value)
 {
 	struct slice text = slice_cut(&value->text, '|'), state;
 
-	if (!parse_u64(value->text, &value->former_ns)) /* otherwise it is the queue for a swap */
-		value->former_ns = 0;
+	if (!parse_u64(value->text, &value->former_end_ns)) /* otherwise it is the queue for a swap */
+		value->former_end_ns = 0;
 	value->text = state = text;
 	state = slice_cut(&text, ';');
 	if (state.len == value->text.len)
-		return !command_knows_chunks(command) || value->granted == -1;
+		return !command_knows_chunks(command) || value->granted_count == -1;
 	if (!command_knows_chunks(command)) {
 		value->has_chunks = chunk_units_supported(command->limit);
-	} else if (value->granted == -1) {
+	} else if (value->granted_count == -1) {
 		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};
 	} else {
 		value->text = state;
-		return read_units(text, &command->units);
+		return read_units(text, &command->settlement);
 	}
 	return true;
 }
@@ -183,9 +185,9 @@ static void rename_refund(struct redis_command *command, const struct value *val
 {
 	struct algo_call *call = &command->call;
 
-	if (algo_op_releases(call->op) && call->until_ns != 0 && call->until_ns == value->former_ns &&
-	    value->word.until_ns > value->time.now_ns)
-		call->until_ns = value->word.until_ns;
+	if (algo_op_releases(call->op) && call->until_ns != 0 &&
+	    call->until_ns == value->former_end_ns && value->state.until_ns > value->time.now_ns)
+		call->until_ns = value->state.until_ns;
 }
 
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
@@ -194,8 +196,9 @@ bool command_read_value(struct redis_command *command, size_t n, size_t i,
 	struct redis_reply found;
 
 	*value = (struct value){.clock_ns = command_clock(reply, n),
-	                        .granted = command->attempt.kind == KIND_SWAP ? 1 : command->repeat};
-	if (value->clock_ns == 0 || !read_granted(reply, n, i, &value->granted))
+	                        .granted_count =
+	                            command->attempt.kind == KIND_SWAP ? 1 : command->request_count};
+	if (value->clock_ns == 0 || !read_granted(reply, n, i, &value->granted_count))
 		return false;
 	found = item_of(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));

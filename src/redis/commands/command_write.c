@@ -37,7 +37,7 @@ static bool has_kind(const struct redis_command *command, enum command_kind *kin
 {
 	bool refund = algo_op_releases(command->call.op);
 
-	if ((!algo_op_consumes(command->call.op) && !refund) || command->attempt.decided_by_c)
+	if ((!algo_op_consumes(command->call.op) && !refund) || command->attempt.no_script_decides)
 		return false;
 	if (algo_has_step(command->limit, bucket_step))
 		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
@@ -59,27 +59,29 @@ static enum command_kind command_kind_of(const struct redis_command *command)
 
 	if (command_is_listed(command))
 		return command->limit->record == ALGO_RECORD_LOG ? KIND_LOG : KIND_PLACES;
-	if (command->units.may_have_chunks && chunk_units_supported(command->limit))
+	if (command->settlement.may_have_chunks && chunk_units_supported(command->limit))
 		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
 	if (command_only_reads(command))
-		return command->group != 0 && command->attempt.clock_ns != 0 ? KIND_PEEK_PASSES : KIND_PEEK;
+		return command->group != 0 && command->attempt.redis_clock_ns != 0 ? KIND_PEEK_PASSES
+		                                                                   : KIND_PEEK;
 	if (has_kind(command, &kind))
 		return kind;
-	if (command->attempt.withdraws)
+	if (command->attempt.must_leave_queue)
 		return KIND_WITHDRAW;
-	return command->attempt.swap && !command->attempt.swaps_first ? KIND_SWAP : KIND_READ;
+	return command->attempt.swap && !command->attempt.swap_is_preparation ? KIND_SWAP : KIND_READ;
 }
 
 static bool swaps_first(const struct redis_command *command)
 {
-	return command->attempt.swap && command->attempt.swaps_first;
+	return command->attempt.swap && command->attempt.swap_is_preparation;
 }
 
 static size_t run_arguments(const struct redis_command *command)
 {
-	return 2 + command_format(command)->arguments + (swaps_first(command) ? 2 + SWAP_ARGUMENTS : 0);
+	return 2 + command_format(command)->argument_count +
+	       (swaps_first(command) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
 static void add_run(struct buffer *out, struct redis_command *const *commands, size_t n)
@@ -108,13 +110,13 @@ static bool may_share_run(const struct redis_command *a, const struct redis_comm
 	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||
 	    b->group != 0 || command_knows_chunks(a))
 		return false;
-	if (command_format(a)->add_each)
+	if (command_format(a)->add_command_numbers)
 		return true;
 	return !algo_op_releases(a->call.op) && !a->attempt.swap && !b->attempt.swap &&
-	       a->repeat == b->repeat && a->call.cost == b->call.cost &&
+	       a->request_count == b->request_count && a->call.cost == b->call.cost &&
 	       (!command_is_listed(a) || is_same_call(&a->call, &b->call)) &&
-	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.clock_ns &&
-	       !b->attempt.clock_ns;
+	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.redis_clock_ns &&
+	       !b->attempt.redis_clock_ns;
 }
 
 /* The end of the run or group that begins at `first`. */
@@ -193,9 +195,10 @@ static void add_time(struct buffer *out, const struct redis_command *command)
 {
 	char text[1 + TIME_DIGITS_MAX] = "@";
 
-	if (command->is_given)
-		add_slice(out,
-		          (struct slice){text, (size_t)(format_u64(text + 1, command->at.now_ns) - text)});
+	if (command->uses_given_time)
+		add_slice(
+		    out, (struct slice){text,
+		                        (size_t)(format_u64(text + 1, command->local_time.now_ns) - text)});
 }
 
 /* The number of words of all runs of a call. */
@@ -252,7 +255,7 @@ static const struct script_text *write_exchange(const struct redis_command *comm
 	const struct script_text *call =
 	    command->call.op == ALGO_EXCHANGE_REPORTS ? &script_reports : &script_quorum;
 
-	begin(out, call, command->is_given + command->exchange->words, EXCHANGE_KEYS);
+	begin(out, call, command->uses_given_time + command->exchange->word_count, EXCHANGE_KEYS);
 	exchange_write_keys(command->key, out);
 	add_time(out, command);
 	exchange_write(command->exchange, out);
@@ -272,8 +275,8 @@ static const struct script_text *write_commands(struct redis_command *const *com
 	alone = is_alone(commands, n, script, ahead);
 	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];
 	begin(out, call,
-	      commands[0]->is_given +
-	          (alone ? command_format(commands[0])->arguments : 1 + count_words(commands, n)),
+	      commands[0]->uses_given_time +
+	          (alone ? command_format(commands[0])->argument_count : 1 + count_words(commands, n)),
 	      n);
 	for (size_t i = 0; i < n; i++)
 		add_slice(out, commands[i]->key);

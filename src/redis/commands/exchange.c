@@ -18,7 +18,7 @@ void exchange_begin_votes(struct exchange *exchange, const struct exchange_serve
 	struct numbers numbers = {0};
 
 	exchange->message.len = 0;
-	exchange->words = 2;
+	exchange->word_count = 2;
 	NUMBERS_ADD(&numbers, server->since, server->rejoining, params->quorum, params->sleep_ns / 1000,
 	            params->probes, probe_lifetime_us(params), params->together,
 	            params->failure_percent, params->slow_ns ? params->slow_percent : 0,
@@ -32,7 +32,7 @@ static void begin_report_message(struct exchange *exchange, uint64_t life_ns, si
 	struct numbers numbers = {0};
 
 	exchange->message.len = 0;
-	exchange->words = words;
+	exchange->word_count = words;
 	numbers_add(&numbers, life_ns / 1000000 + 1);
 	add_numbers(&exchange->message, &numbers);
 }
@@ -63,7 +63,7 @@ void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *
 	if (entry->key.len > 0)
 		memcpy(text + 1 + size, entry->key.data, entry->key.len);
 	add_slice(&exchange->message, (struct slice){text, 1 + size + entry->key.len});
-	exchange->words++;
+	exchange->word_count++;
 }
 
 static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "servers"};

@@ -27,7 +27,7 @@
 struct exchange {
 	struct store_operation operation; /* first: EXCHANGE_VOTES or EXCHANGE_REPORTS (algo/op.h) */
 	struct buffer message;            /* the RESP words that follow the call's keys */
-	size_t words;
+	size_t word_count;                /* of `message` */
 	struct buffer answer; /* valid when the operation is done without an error */
 };
 

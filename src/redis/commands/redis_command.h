@@ -34,10 +34,10 @@ struct command_list {
  */
 struct command_chunk {
 	struct cache_name name;
-	bool is_counted;   /* chunk_register has found the chunk */
-	bool is_requested; /* the command takes a chunk: after CACHE_REQUEST_CHUNK */
-	bool settles;    /* the command was made to settle the chunk */
-	bool settles_in_call; /* the call under way settles the chunk */
+	bool is_registered;     /* the chunk counts the command (chunk_register) */
+	bool takes_chunk;       /* the command also reserves a chunk: after CACHE_REQUEST_CHUNK */
+	bool is_made_to_settle; /* the command has no other purpose than to settle the chunk */
+	bool settles_in_call;   /* the call under way settles the chunk */
 };
 
 struct redis_command {
@@ -45,14 +45,17 @@ struct redis_command {
 	const struct algo_limit *limit;
 	struct slice key; /* the key's name at Redis, from command_key */
 	struct algo_call call;
-	uint32_t repeat; /* equal requests: 1 to COMMAND_REPEAT_MAX; more than 1 only of ALGO_ACQUIRE */
+	/* How many equal requests it makes: 1 to COMMAND_REPEAT_MAX; more than 1 only of ALGO_ACQUIRE.
+	 */
+	uint32_t request_count;
 	uint32_t group;   /* 0 outside of groups */
-	struct moment at; /* the time by this server's clock; Redis decides by its own */
-	/* For tests: Redis decides at `at`, which is the same for all commands of a call. */
-	bool is_given;
-	uint32_t ticket;    /* the client's number in the queue for a swap, or 0 to join no queue */
-	uint32_t ticket_us; /* how long a key is reserved for this client at most, by Redis's clock */
-	struct command_units units; /* for limits of which servers may hold chunks */
+	struct moment local_time; /* by this server's clock; Redis decides by its own */
+	/* For tests: Redis decides at local_time, which is the same for all commands of a call. */
+	bool uses_given_time;
+	uint32_t queue_ticket; /* the client's number in the queue for a swap, or 0 to join no queue */
+	uint32_t
+	    reservation_us; /* the longest time for which that queue reserves a key for the client */
+	struct chunk_settlement settlement; /* for limits of which servers may hold chunks */
 	struct exchange *exchange;  /* a server's message to its quorum group, or NULL */
 	/*
 	 * The state of the present and the next try, from the first command_write to command_end; zero
@@ -60,12 +63,12 @@ struct redis_command {
 	 */
 	struct {
 		unsigned char tries, kind;
-		bool decided_by_c; /* no script can decide the command on the present state */
-		/* `swap` is written before the command is decided, and is not its outcome. */
-		bool swaps_first;
-		bool has_ticket;   /* a swap came too late, so the key may be reserved for this client */
-		bool withdraws;    /* the next try leaves the queue, because there is nothing to swap */
-		uint64_t clock_ns; /* Redis's clock at the last reply, or 0 */
+		bool no_script_decides; /* on the present state of the key; so C decides, and swaps */
+		/* `swap` is written before the script decides the command, and is not its outcome. */
+		bool swap_is_preparation;
+		bool may_be_queued;      /* a swap came too late, so the client may be in the key's queue */
+		bool must_leave_queue;   /* in the next try, because there is nothing to swap */
+		uint64_t redis_clock_ns; /* at the last reply, or 0 */
 		struct command_swap *swap;
 	} attempt;
 	/*
@@ -79,26 +82,26 @@ struct redis_command {
 	struct store_operation *operations, **last; /* in the order of submission, by `next` */
 	struct buffer name;                         /* the memory of `key` */
 	unsigned slot;
-	/* 1 + the node that gets the command after ASKING, or 0 for the node of the slot */
-	unsigned ask;
-	bool is_alone;        /* Redis could not carry it out in one call with others */
-	unsigned loads;       /* times that its script had to be loaded */
-	unsigned redirects;   /* times that another node was named for it */
+	/* 1 + the node that gets the command after ASKING, or 0 for the node of the slot. */
+	unsigned asking_node_plus_1;
+	bool needs_own_call;     /* Redis could not carry it out in one call with others */
+	unsigned load_count;     /* how often its script had to be loaded */
+	unsigned redirect_count; /* how often another node was named for it */
 	uint64_t deadline_ns; /* 0 until it is first assigned to a node */
 	/* For followers.h, where the command may need several calls: */
 	bool is_slow;
 	struct list_node slow_node;
 	/* Later commands of the same key, sent when this one has ended. */
 	struct command_list followers;
-	struct redis_command *newest; /* the last of the followers */
+	struct redis_command *newest_follower;
 
 	/* For the cache: */
-	struct command_chunk chunk;
+	struct command_chunk chunk_use;
 	struct store_operation *waiters, **last_waiter; /* later requests, which wait for the chunk */
 	bool may_be_cached;     /* a denial may be repeated without asking Redis, ... */
 	uint32_t invalidations; /* ... if the key was not refunded since: denial_cache_store */
-	struct cache_name cached_as;
-	uint64_t asked_ns;
+	struct cache_name denial_name; /* of that denial in the denial cache */
+	uint64_t written_at_ns;        /* when the call was written, by the local clock */
 };
 
 /* The result of a try of a command. */

@@ -164,10 +164,10 @@ static bool read_word_state(const struct algo_limit *limit, struct slice text, s
 	unsigned less = limit->algorithm->word_less;
 	uint64_t word = less;
 
-	if (!read_expiry(slice_cut(&text, ' '), &value->word.until_ns) ||
+	if (!read_expiry(slice_cut(&text, ' '), &value->state.until_ns) ||
 	    (text.len > 0 && !parse_u64(text, &word)) || word < less || word - less > UINT32_MAX)
 		return false;
-	value->word.word = (uint32_t)(word - less);
+	value->state.word = (uint32_t)(word - less);
 	return true;
 }
 
@@ -290,15 +290,15 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 	enum value_fit fit = VALUE_OURS;
 	bool reads = true;
 
-	value->word = (struct algo_state){0, 0};
+	value->state = (struct algo_state){0, 0};
 	value->uses = (struct uses){0};
-	value->from = (struct algo_layout){0};
+	value->former_layout = (struct algo_layout){0};
 	if (limit->record != ALGO_RECORD_NONE && !reserve_uses(text, more, value))
 		return VALUE_NO_MEMORY;
 	if (text.len == 0)
 		return VALUE_OURS;
 	if (!slice_skip(&text, (struct slice){header, value_header(limit, header)})) {
-		if (!skip_other_header(limit, &text, &value->from))
+		if (!skip_other_header(limit, &text, &value->former_layout))
 			return VALUE_OTHER;
 		fit = VALUE_CONVERTS;
 	}
@@ -350,8 +350,8 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 	if (limit->record != ALGO_RECORD_NONE) {
 		until_ns = write_uses(&value->uses, out);
 	} else {
-		until_ns = value->word.until_ns;
-		write_word(limit, &value->word, out);
+		until_ns = value->state.until_ns;
+		write_word(limit, &value->state, out);
 	}
 	if (until_ns == 0)
 		out->len = start;

@@ -29,20 +29,21 @@ enum value_fit {
 /* The value of a key, read from the reply to a call. */
 struct value {
 	/* The state, for the steps of `algo`: */
-	struct algo_state word; /* of limits without records, ... */
+	struct algo_state state; /* of limits without records, ... */
 	struct uses uses;       /* ... and of all others */
-	struct algo_layout from; /* the parameters under which a VALUE_CONVERTS was written */
+	struct algo_layout
+	    former_layout; /* of a VALUE_CONVERTS: the parameters that it was written under */
 	enum value_fit fit;
 	/* The rest of the reply, for command_read: */
-	int64_t granted; /* granted requests; less than 0 if the script could not decide */
+	int64_t granted_count; /* of requests; negative if the script did not decide: enum undecided */
 	bool has_text;
 	struct slice text;
 	bool has_chunks;     /* the command needs a script that handles chunks */
 	struct slice chunks; /* follow the state, and stay when it is converted */
 	/* The end of the state before a conversion, by which permits name it, or 0. */
-	uint64_t former_ns;
+	uint64_t former_end_ns;
 	/* How much earlier the converted state ends than all use that it stands for. */
-	uint64_t hidden_ns;
+	uint64_t hidden_use_ns;
 	uint64_t clock_ns;
 	struct algo_time time;
 };

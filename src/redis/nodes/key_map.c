@@ -51,7 +51,7 @@ static void ask_sentinel(struct redis_node *node)
 		return;
 	send_question(node, on_master,
 	              (struct slice[]){SLICE("SENTINEL"), SLICE("get-master-addr-by-name"), name}, 3);
-	if (node->asked++ % QUESTIONS_OF_OTHERS == 0)
+	if (node->master_request_count++ % QUESTIONS_OF_OTHERS == 0)
 		send_question(node, on_others,
 		              (struct slice[]){SLICE("SENTINEL"), SLICE("sentinels"), name}, 3);
 }
@@ -61,11 +61,11 @@ static size_t begin_round(struct redis_client *client, unsigned nodes[SENTINELS_
 	struct cluster *cluster = client->store->cluster;
 	size_t n = 0;
 
-	if (client->map_ns <= client_now_ns(client) || cluster_is_in_doubt(cluster)) {
+	if (client->sentinels_due_ns <= client_now_ns(client) || cluster_is_in_doubt(cluster)) {
 		sentinels_begin(cluster, client, client_now_ns(client), nodes, &n);
-		client->map_ns = sentinels_due_ns(cluster, client, client_now_ns(client));
+		client->sentinels_due_ns = sentinels_due_ns(cluster, client, client_now_ns(client));
 	}
-	client_alarm_at(client, client->map_ns);
+	client_alarm_at(client, client->sentinels_due_ns);
 	return n;
 }
 
@@ -88,9 +88,9 @@ void map_fail(struct redis_client *client, unsigned number, const char *why)
 
 void map_ask(struct redis_node *node)
 {
-	if (!node->asks_map || node->ready_deadline_ns != 0)
+	if (!node->must_request_map || node->ready_deadline_ns != 0)
 		return;
-	node->asks_map = false;
+	node->must_request_map = false;
 	if (node->is_sentinel)
 		ask_sentinel(node);
 	else

@@ -58,14 +58,14 @@ static void on_write_reply(struct redis_node *node, const struct redis_reply *re
 {
 	enum error_effect error;
 
-	node->is_checked = false;
+	node->check_is_under_way = false;
 	if (!reply)
 		return;
 	error = reply->type == REDIS_ERROR ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
-	node->is_lost |= error == ERROR_CONNECTION_USELESS;
+	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= reply->type == REDIS_ERROR && redis_error_is(reply->text, "READONLY");
-	if (node->is_lost)
-		snprintf(node->trouble, sizeof node->trouble, "it accepts no writes");
+	if (node->must_be_closed)
+		snprintf(node->unusable_because, sizeof node->unusable_because, "it accepts no writes");
 	/* In a cluster another node may have the key; elsewhere nobody would serve it. */
 	else if (!node->scripts_are_refused &&
 	         (error == ERROR_FAILS_CALL ||
@@ -79,9 +79,9 @@ static void on_script_reply(struct redis_node *node, const struct redis_reply *r
 	bool is_error = reply && reply->type == REDIS_ERROR;
 	enum error_effect error = is_error ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
 
-	node->scripts_are_refused = (!is_error && !node->loads) || error == ERROR_NODE_UNAVAILABLE ||
-	                            error == ERROR_SCRIPT_REFUSED ||
-	                            (error == ERROR_NEEDS_SCRIPT && node->loads);
+	node->scripts_are_refused = (!is_error && !node->check_loads_script) ||
+	                            error == ERROR_NODE_UNAVAILABLE || error == ERROR_SCRIPT_REFUSED ||
+	                            (error == ERROR_NEEDS_SCRIPT && node->check_loads_script);
 }
 
 #define NO_SCRIPT "0000000000000000000000000000000000000000"
@@ -97,11 +97,12 @@ static bool send_check(struct redis_node *node, struct slice key)
 	uint64_t deadline_ns = client_now_ns(node->client) + node->client->store->options.timeout_ns;
 	const struct script_text *script = command_recovery_script();
 	struct slice load[] = {SLICE("SCRIPT"), SLICE("LOAD"), slice_of(script->source)};
-	struct slice call[] = {SLICE("EVALSHA"), slice_of(node->loads ? script->sha : NO_SCRIPT),
-	                       slice_of(node->loads ? "0" : "1"), key};
+	struct slice call[] = {SLICE("EVALSHA"),
+	                       slice_of(node->check_loads_script ? script->sha : NO_SCRIPT),
+	                       slice_of(node->check_loads_script ? "0" : "1"), key};
 	struct slice set[] = {SLICE("SET"), key, SLICE("1"), SLICE("PX"), SLICE("1000")};
 
-	return (!node->loads || send_words(node, deadline_ns, send_ignore, load, 3)) &&
+	return (!node->check_loads_script || send_words(node, deadline_ns, send_ignore, load, 3)) &&
 	       send_words(node, deadline_ns, on_script_reply, call, 4) &&
 	       send_words(node, deadline_ns, on_write_reply, set, 5);
 }
@@ -111,12 +112,12 @@ void recovery_check_send(struct redis_node *node)
 	struct redis_client *client = node->client;
 	struct buffer key = {0};
 
-	if (node->is_checked)
+	if (node->check_is_under_way)
 		return;
 	/* Without braces, so that it is no key of a limit. */
 	buffer_printf(&key, "%sprobe", client->store->prefix);
-	node->loads = atomic_load(&availability_of(client, node->number)->refuses_scripts);
-	node->is_checked = send_check(node, (struct slice){key.data, key.len});
+	node->check_loads_script = atomic_load(&availability_of(client, node->number)->refuses_scripts);
+	node->check_is_under_way = send_check(node, (struct slice){key.data, key.len});
 	buffer_free(&key);
 	dialer_send(node->dialer);
 }

@@ -18,10 +18,10 @@
 /* Makes the node unavailable, and names its host in the reason. */
 static void set_unavailable(const struct redis_node *node, const char *why, uint64_t check_ns)
 {
-	char host[REDIS_HOST_TEXT_MAX], text[sizeof host + sizeof node->trouble + 2];
+	char host[REDIS_HOST_TEXT_MAX], text[sizeof host + sizeof node->unusable_because + 2];
 
 	redis_host_write(&node->host, host);
-	snprintf(text, sizeof text, "%s: %.*s", host, (int)sizeof node->trouble, why);
+	snprintf(text, sizeof text, "%s: %.*s", host, (int)sizeof node->unusable_because, why);
 	recovery_set_unavailable(node->client, node->number, text, check_ns);
 }
 
@@ -94,7 +94,7 @@ static void close_if_idle(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 
-	if (!node_is_idle(node) || node->is_busy)
+	if (!node_is_idle(node) || node->must_not_be_freed)
 		return;
 	client->nodes[node->number] = NULL;
 	node_free(node);
@@ -106,12 +106,12 @@ static void drop_node(struct redis_node *node, const char *why, uint64_t check_n
 	struct redis_client *client = node->client;
 	unsigned number = node->number;
 	/* The end of an idle connection is no failure: Redis may close it. */
-	bool was_idle = node_is_idle(node) && !node->is_lost;
+	bool was_idle = node_is_idle(node) && !node->must_be_closed;
 	bool counts = !was_idle && node->era == availability_era(availability_of(client, number));
 	struct redis_command *waiting = command_list_take(&node->waiting);
 
 	client->nodes[number] = NULL;
-	if (node->is_sentinel || node->asks_map)
+	if (node->is_sentinel || node->must_request_map)
 		map_fail(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
 		sentinels_record_role(client->store->cluster, number, false);
@@ -188,8 +188,8 @@ static struct redis_command *assign_to_node(struct redis_client *client,
 			command->deadline_ns = now_ns + client->store->options.timeout_ns;
 		command_append(&list, command);
 	} while (next && group != 0 && next->group == group);
-	number =
-	    first->ask != 0 ? first->ask - 1 : cluster_node_of(client->store->cluster, first->slot);
+	number = first->asking_node_plus_1 != 0 ? first->asking_node_plus_1 - 1
+	                                        : cluster_node_of(client->store->cluster, first->slot);
 	if (!sentinels_know(client->store->cluster, number)) {
 		await_master(client, list.first);
 		return next;
@@ -221,7 +221,7 @@ static void ask_for_map(struct redis_client *client)
 			map_fail(client, numbers[i], "out of memory");
 			continue;
 		}
-		node->asks_map = true;
+		node->must_request_map = true;
 		map_ask(node);
 	}
 	/* A new master is checked at once if the former one was unavailable. */
@@ -233,9 +233,9 @@ static void ask_for_map(struct redis_client *client)
 static void move_retries_to_front(struct redis_node *node)
 {
 	struct command_list *waiting = &node->waiting;
-	struct redis_command **older = node->older, *again = older ? *older : NULL;
+	struct redis_command **older = node->older_waiting_end, *again = older ? *older : NULL;
 
-	node->older = NULL;
+	node->older_waiting_end = NULL;
 	if (!again || older == &waiting->first)
 		return;
 	*waiting->last = waiting->first;
@@ -247,13 +247,13 @@ static void move_retries_to_front(struct redis_node *node)
 /* Retries come before commands that were submitted later. */
 static void assign_retries(struct redis_client *client)
 {
-	struct redis_command *first = command_list_take(&client->again);
+	struct redis_command *first = command_list_take(&client->retries);
 
 	if (!first)
 		return;
 	for (unsigned i = 0; i < client->node_end; i++)
 		if (client->nodes[i])
-			client->nodes[i]->older = client->nodes[i]->waiting.last;
+			client->nodes[i]->older_waiting_end = client->nodes[i]->waiting.last;
 	while (first)
 		first = assign_to_node(client, first);
 	for (unsigned i = 0; i < client->node_end; i++)
@@ -271,7 +271,7 @@ void nodes_send(struct redis_client *client, struct redis_command *first)
 		for (unsigned i = 0; i < client->node_end; i++)
 			if (client->nodes[i])
 				node_send(client->nodes[i]);
-	} while (client->again.first);
+	} while (client->retries.first);
 }
 
 /* Deadlines */
@@ -312,7 +312,7 @@ static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 		count_more(&client->counts.timeouts, 1);
 		call->deadline_ns = least_ns;
 		script_call_fail(client, call);
-		call->count = 0;
+		call->command_count = 0;
 	}
 }
 
@@ -336,21 +336,21 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 
 	fail_waiting(node, now_ns);
 	first_ns = first_deadline(node);
-	if (first_ns + LATE_NS >= now_ns || node->was_late) {
+	if (first_ns + LATE_NS >= now_ns || node->replies_may_be_unread) {
 		fail_short_calls(node, now_ns);
 		first_ns = first_deadline(node);
 	}
 	if (first_ns > now_ns) {
-		node->was_late = false;
+		node->replies_may_be_unread = false;
 		if (node->waiting.first && node->ready_deadline_ns != 0)
 			first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
 		if (first_ns != UINT64_MAX)
 			client_alarm_at(client, first_ns);
 		return;
 	}
-	if (first_ns + LATE_NS < now_ns && !node->was_late) {
+	if (first_ns + LATE_NS < now_ns && !node->replies_may_be_unread) {
 		/* The client itself is late, so it first reads the replies that have arrived meanwhile. */
-		node->was_late = true;
+		node->replies_may_be_unread = true;
 		client_alarm_at(client, now_ns + LATE_NS);
 		return;
 	}
@@ -368,11 +368,11 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 /* Has all delayed commands assigned again. */
 static void retry_later_commands(struct redis_client *client)
 {
-	struct redis_command *command = command_list_take(&client->later), *next;
+	struct redis_command *command = command_list_take(&client->delayed_retries), *next;
 
 	for (; command; command = next) {
 		next = command->next;
-		command_append(&client->again, command);
+		command_append(&client->retries, command);
 	}
 }
 
@@ -394,16 +394,17 @@ void nodes_tick(struct redis_client *client)
 			check_recovery_if_due(client, i);
 	}
 	recovery_report(client);
-	if (client->later_ns <= now_ns)
+	if (client->delayed_until_ns <= now_ns)
 		retry_later_commands(client);
 	nodes_send(client, NULL);
-	if (client->later.first)
-		client_alarm_at(client, client->later_ns);
+	if (client->delayed_retries.first)
+		client_alarm_at(client, client->delayed_until_ns);
 }
 
 bool nodes_are_awaited(const struct redis_client *client)
 {
-	bool are = client->later.first || sentinels_are_awaited(client->store->cluster, client);
+	bool are =
+	    client->delayed_retries.first || sentinels_are_awaited(client->store->cluster, client);
 
 	/* A Sentinel that hangs must not delay calls. */
 	for (unsigned i = 0; i < client->node_end && !are; i++)
@@ -423,9 +424,9 @@ void nodes_close(struct redis_client *client)
 			node_free(node);
 			commands_fail_all(client, waiting, WEIR_ESTORE);
 		}
-	commands_fail_all(client, command_list_take(&client->later), WEIR_ESTORE);
-	while (client->again.first)
-		commands_fail_all(client, command_list_take(&client->again), WEIR_ESTORE);
+	commands_fail_all(client, command_list_take(&client->delayed_retries), WEIR_ESTORE);
+	while (client->retries.first)
+		commands_fail_all(client, command_list_take(&client->retries), WEIR_ESTORE);
 	send_close(client);
 }
 
@@ -462,19 +463,20 @@ static void on_accepted(void *context)
 static void read_bytes(struct redis_node *node, struct slice bytes)
 {
 	uint64_t check_ns = client_now_ns(node->client) + RECOVERY_CHECK_NS;
-	char why[sizeof node->trouble];
+	char why[sizeof node->unusable_because];
 	bool is_lost;
 
-	node->is_busy = true;
-	is_lost = connection_in(node->connection, bytes) != WEIR_OK || node->is_lost;
-	node->is_busy = false;
-	if (!is_lost && node->trouble[0] == '\0')
+	node->must_not_be_freed = true;
+	is_lost = connection_in(node->connection, bytes) != WEIR_OK || node->must_be_closed;
+	node->must_not_be_freed = false;
+	if (!is_lost && node->unusable_because[0] == '\0')
 		return;
 	snprintf(why, sizeof why, "%s",
-	         node->trouble[0] != '\0' ? node->trouble : connection_error(node->connection));
-	node->trouble[0] = '\0';
+	         node->unusable_because[0] != '\0' ? node->unusable_because
+	                                           : connection_error(node->connection));
+	node->unusable_because[0] = '\0';
 	if (is_lost) {
-		node->is_lost = true;
+		node->must_be_closed = true;
 		dialer_blame(node->dialer);
 		drop_node(node, why, check_ns);
 	} else {

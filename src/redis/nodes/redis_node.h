@@ -12,8 +12,8 @@
 #include "redis/client_inside.h"
 
 /**
- * Assigns commands to the nodes that serve their keys; those of client->again come first. The nodes
- * send them now, or when they are ready.
+ * Assigns commands to the nodes that serve their keys; those of client->retries come first. The
+ * nodes send them now, or when they are ready.
  */
 void nodes_send(struct redis_client *client, struct redis_command *first);
 /** Checks all deadlines, and sends the recovery checks that are due. */

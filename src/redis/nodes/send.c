@@ -20,7 +20,7 @@ static struct script_call *call_open(struct redis_node *node)
 		call = malloc(sizeof *call);
 	if (call) {
 		call->node = node;
-		call->count = call->weight = 0;
+		call->command_count = call->weight = 0;
 		call->on_reply = NULL;
 	}
 	return call;
@@ -41,8 +41,8 @@ static void on_call_reply(struct pending_reply *base, const struct redis_reply *
 	struct script_call *call = (struct script_call *)base;
 	struct redis_node *node = call->node;
 
-	node->weight -= call->weight;
-	node->client->on_the_way--;
+	node->weight_under_way -= call->weight;
+	node->client->calls_under_way--;
 	if (call->on_reply)
 		call->on_reply(node, reply);
 	else
@@ -56,9 +56,9 @@ static void send_call(struct script_call *call)
 
 	call->sent_ns = client_now_ns(node->client);
 	call->base.replied = on_call_reply;
-	call->number = node->calls++;
-	node->weight += call->weight;
-	node->client->on_the_way++;
+	call->sequence_number = node->calls_sent++;
+	node->weight_under_way += call->weight;
+	node->client->calls_under_way++;
 	connection_sent(node->connection, &call->base);
 	client_alarm_at(node->client, call->deadline_ns);
 }
@@ -80,8 +80,8 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on
 /* Records why the node is unavailable; read_bytes() in redis_node.c acts on it. */
 static void set_trouble(struct redis_node *node, struct slice text)
 {
-	snprintf(node->trouble, sizeof node->trouble, "Redis says %.*s", (int)u64_min(text.len, 160),
-	         text.data);
+	snprintf(node->unusable_because, sizeof node->unusable_because, "Redis says %.*s",
+	         (int)u64_min(text.len, 160), text.data);
 }
 
 static void set_runs_none(const struct redis_node *node)
@@ -108,14 +108,15 @@ void send_ignore(struct redis_node *node, const struct redis_reply *reply)
 static bool load_script(struct redis_node *node, const struct script_call *missing)
 {
 	/* Calls that were sent before the script was loaded miss it once more. */
-	if (node->loaded == missing->script.source && missing->number < node->loaded_at)
+	if (node->loaded_source == missing->script.source &&
+	    missing->sequence_number < node->loaded_at_call)
 		return true;
 	if (!send_words(
 	        node, missing->deadline_ns, on_loaded,
 	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
 		return false;
-	node->loaded = missing->script.source;
-	node->loaded_at = node->calls;
+	node->loaded_source = missing->script.source;
+	node->loaded_at_call = node->calls_sent;
 	return true;
 }
 
@@ -126,11 +127,11 @@ static void load_and_repeat(struct redis_node *node, struct script_call *call)
 {
 	bool can_load = load_script(node, call);
 
-	for (size_t i = 0; i < call->count; i++) {
+	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
 
-		if (can_load && command->loads++ < LOADS_MAX)
-			command_append(&node->client->again, command);
+		if (can_load && command->load_count++ < LOADS_MAX)
+			command_append(&node->client->retries, command);
 		else
 			commands_fail(node->client, command, WEIR_ESTORE);
 	}
@@ -153,12 +154,12 @@ static bool redirect(struct redis_node *node, struct script_call *call, struct s
 	                                  : cluster_ask_node(store->cluster, &to);
 	if (number == CLUSTER_NO_NODE)
 		return false;
-	for (size_t i = 0; i < call->count; i++) {
+	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
 
-		command->ask = kind == HASH_SLOTS_ASK ? number + 1 : 0;
-		if (command->redirects++ < REDIRECTS_MAX)
-			command_append(&node->client->again, command);
+		command->asking_node_plus_1 = kind == HASH_SLOTS_ASK ? number + 1 : 0;
+		if (command->redirect_count++ < REDIRECTS_MAX)
+			command_append(&node->client->retries, command);
 		else
 			commands_fail(node->client, command, WEIR_ESTORE);
 	}
@@ -172,17 +173,18 @@ static bool redirect(struct redis_node *node, struct script_call *call, struct s
  */
 static void repeat_later(struct redis_client *client, struct script_call *call)
 {
-	for (size_t i = 0; i < call->count; i++) {
+	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
-		bool waits = command->is_alone || command->group != 0;
+		bool waits = command->needs_own_call || command->group != 0;
 
-		command->is_alone = true;
-		command->ask = 0;
-		command->redirects = 0; /* while the slot is moving, only the deadline ends the tries */
+		command->needs_own_call = true;
+		command->asking_node_plus_1 = 0;
+		command->redirect_count =
+		    0; /* while the slot is moving, only the deadline ends the tries */
 		if (waits)
 			command_retry_later(client, command);
 		else
-			command_append(&client->again, command);
+			command_append(&client->retries, command);
 	}
 }
 
@@ -204,7 +206,7 @@ static void call_refused(struct redis_node *node, struct script_call *call, stru
 		set_trouble(node, text);
 	if (error == ERROR_SCRIPT_REFUSED)
 		set_runs_none(node);
-	node->is_lost |= error == ERROR_CONNECTION_USELESS;
+	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= redis_error_is(text, "READONLY");
 	cluster_doubt(node->client->store->cluster);
 	script_call_fail(node->client, call);
@@ -221,13 +223,13 @@ static void call_got_invalid_reply(struct redis_node *node, struct script_call *
 	    [REDIS_NIL] = "nothing", [REDIS_INTEGER] = "a number", [REDIS_TEXT] = "a text"};
 
 	if (reply->type == REDIS_ARRAY)
-		snprintf(node->trouble, sizeof node->trouble,
+		snprintf(node->unusable_because, sizeof node->unusable_because,
 		         "expected %zu values and a time from a script, found %zu values and no time",
-		         call->count, reply->count);
+		         call->command_count, reply->count);
 	else
-		snprintf(node->trouble, sizeof node->trouble, "expected an array from a script, found %s",
-		         names[reply->type]);
-	node->is_lost = true;
+		snprintf(node->unusable_because, sizeof node->unusable_because,
+		         "expected an array from a script, found %s", names[reply->type]);
+	node->must_be_closed = true;
 	script_call_fail(node->client, call);
 }
 
@@ -251,12 +253,12 @@ static void call_replied(struct script_call *call, const struct redis_reply *rep
 		script_call_fail(client, call);
 	else if (reply->type == REDIS_ERROR)
 		call_refused(call->node, call, reply->text);
-	else if (call->count == 0)
+	else if (call->command_count == 0)
 		; /* its commands have failed already */
-	else if (command_clock(reply, call->count) == 0)
+	else if (command_clock(reply, call->command_count) == 0)
 		call_got_invalid_reply(call->node, call, reply);
 	else
-		script_call_complete(client, call, reply, &client->again);
+		script_call_complete(client, call, reply, &client->retries);
 }
 
 /* Sending */
@@ -275,8 +277,9 @@ static size_t group_size(const struct redis_command *command)
 /* Whether a call may have both commands. */
 static bool may_share_call(const struct redis_command *first, const struct redis_command *command)
 {
-	return first->slot == command->slot && first->ask == command->ask &&
-	       ((!first->is_alone && !command->is_alone) || first == command ||
+	return first->slot == command->slot &&
+	       first->asking_node_plus_1 == command->asking_node_plus_1 &&
+	       ((!first->needs_own_call && !command->needs_own_call) || first == command ||
 	        (first->group != 0 && first->group == command->group));
 }
 
@@ -297,7 +300,7 @@ static size_t weight_of(const struct redis_command *command)
 		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
 	if (command->attempt.swap)
 		weight += 3;
-	if (command->units.may_have_chunks || command->chunk.is_requested)
+	if (command->settlement.may_have_chunks || command->chunk_use.takes_chunk)
 		weight += 3;
 	return command->group != 0 || algo_op_releases(command->call.op) ? 2 * weight : weight;
 }
@@ -312,7 +315,7 @@ static void fill_call(struct command_list *list, struct script_call *call, bool 
 	struct redis_command **at = &list->first;
 	uint32_t group = 0;
 
-	for (size_t searched = 0; *at && searched < WINDOW && call->count < CALL_COMMANDS_MAX;
+	for (size_t searched = 0; *at && searched < WINDOW && call->command_count < CALL_COMMANDS_MAX;
 	     searched++) {
 		struct redis_command *command = *at;
 		bool begins = command->group == 0 || command->group != group;
@@ -323,17 +326,18 @@ static void fill_call(struct command_list *list, struct script_call *call, bool 
 			at = &command->next;
 			continue;
 		}
-		if (begins && command->group != 0 && call->count > 0 &&
-		    (group_size(command) > CALL_COMMANDS_MAX - call->count ||
+		if (begins && command->group != 0 && call->command_count > 0 &&
+		    (group_size(command) > CALL_COMMANDS_MAX - call->command_count ||
 		     group_size(command) > WINDOW - searched))
 			break; /* a group is not divided */
-		if (is_given && call->count > 0 && command->at.now_ns != call->commands[0]->at.now_ns)
+		if (is_given && call->command_count > 0 &&
+		    command->local_time.now_ns != call->commands[0]->local_time.now_ns)
 			break; /* a call has one time */
 		group = command->group;
 		*at = command->next;
 		call->deadline_ns = u64_min(call->deadline_ns, command->deadline_ns);
 		call->weight += weight_of(command);
-		call->commands[call->count++] = command;
+		call->commands[call->command_count++] = command;
 	}
 	if (!*at)
 		list->last = at;
@@ -349,9 +353,9 @@ static bool write_call(struct script_call *call)
 {
 	struct redis_node *node = call->node;
 
-	return (command_of(call)->ask == 0 ||
+	return (command_of(call)->asking_node_plus_1 == 0 ||
 	        send_words(node, call->deadline_ns, send_ignore, &SLICE("ASKING"), 1)) &&
-	       command_write(call->commands, call->count, connection_command(node->connection),
+	       command_write(call->commands, call->command_count, connection_command(node->connection),
 	                     &call->script) == WEIR_OK;
 }
 
@@ -385,15 +389,15 @@ static void fail_late(struct redis_node *node)
 void node_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
-	bool wrote = false, was_busy = node->is_busy;
+	bool wrote = false, was_busy = node->must_not_be_freed;
 
 	if (node->ready_deadline_ns != 0)
 		return;
-	node->is_busy = true;
-	node->older = NULL;
-	if (node->was_full)
+	node->must_not_be_freed = true;
+	node->older_waiting_end = NULL;
+	if (node->reached_weight_max)
 		fail_late(node);
-	while (node->waiting.first && node->weight < NODE_WEIGHT_MAX) {
+	while (node->waiting.first && node->weight_under_way < NODE_WEIGHT_MAX) {
 		struct script_call *call = call_open(node);
 
 		if (!call) {
@@ -402,7 +406,7 @@ void node_send(struct redis_node *node)
 		}
 		call->deadline_ns = UINT64_MAX;
 		fill_call(&node->waiting, call, client->store->options.given_time);
-		for (size_t i = 0; i < call->count; i++)
+		for (size_t i = 0; i < call->command_count; i++)
 			cache_prepare(client, call->commands[i]);
 		if (!write_call(call)) {
 			script_call_fail(client, call);
@@ -410,15 +414,16 @@ void node_send(struct redis_node *node)
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
-		client->batching.newest_key = call->commands[call->count - 1]->operations->step.key.hash;
+		client->batching.newest_key_hash =
+		    call->commands[call->command_count - 1]->operations->step.key.hash;
 		count_more(&client->counts.calls, 1);
-		count_more(&client->counts.steps, call->count);
+		count_more(&client->counts.steps, call->command_count);
 		send_call(call);
 		wrote = true;
 	}
-	node->is_busy = was_busy;
-	node->was_full = node->waiting.first != NULL;
-	if (node->was_full)
+	node->must_not_be_freed = was_busy;
+	node->reached_weight_max = node->waiting.first != NULL;
+	if (node->reached_weight_max)
 		client_alarm_at(client, send_by_ns(client, node->waiting.first));
 	if (wrote)
 		dialer_send(node->dialer);

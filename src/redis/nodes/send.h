@@ -2,7 +2,7 @@
  * send.h: writes the waiting commands of a node as calls, and handles the replies to them.
  *
  * A call that Redis refuses as a whole is repeated: at another node that Redis names, or after
- * loading a script that Redis misses. Its commands wait in client->again until the caller assigns
+ * loading a script that Redis misses. Its commands wait in client->retries until the caller assigns
  * them anew.
  */
 #ifndef REDIS_SEND_H

@@ -85,7 +85,7 @@ int command_write(struct redis_command *const *steps, size_t n, struct buffer *o
 		words[at++] = steps[i]->key;
 	for (size_t i = 0; i < n; i++) {
 		words[at++] = steps_number(steps[i]->call.cost);
-		words[at++] = steps_number(steps[i]->repeat);
+		words[at++] = steps_number(steps[i]->request_count);
 		words[at++] = steps_number(steps[i]->limit->quota);
 		words[at++] = steps_number(steps[i]->group);
 	}
@@ -107,7 +107,7 @@ enum command_end command_read(struct redis_command *const *steps, size_t n, size
 	if (steps_name_has(step->key, "again") && ++step->attempt.tries < 3)
 		return out->end = COMMAND_AGAIN;
 	items = reply->items[i + 1].items;
-	for (int64_t k = 0; k < step->repeat; k++) {
+	for (int64_t k = 0; k < step->request_count; k++) {
 		out->outcomes[k] = (struct algo_decision){
 		    .allowed = k < items[0].integer,
 		    .remaining = (uint64_t)items[1].integer,

@@ -182,9 +182,9 @@ static struct store_operation make_operation(const struct run *run, enum algo_op
 static void write_step(struct run *run, struct server *server, struct open_step *open)
 {
 	open->asked_ns = local_ns(run, server);
-	open->step.at = moment_given(run->now_ns);
-	open->step.asked_ns = open->asked_ns;
-	if (open->step.chunk.is_counted)
+	open->step.local_time = moment_given(run->now_ns);
+	open->step.written_at_ns = open->asked_ns;
+	if (open->step.chunk_use.is_registered)
 		chunk_write(server->chunks, &open->step, open, run->stops);
 	open->stage = WRITTEN;
 }
@@ -203,16 +203,17 @@ static void begin_step(struct run *run, struct server *server,
 	    .step = {.limit = operation->step.limit,
 	             .key = SLICE(KEY),
 	             .call = operation->step.call,
-	             .repeat = 1,
-	             .is_given = true,
-	             .chunk = {.name = chunk_name(operation), .settles = settling != NULL}},
+	             .request_count = 1,
+	             .uses_given_time = true,
+	             .chunk_use = {.name = chunk_name(operation),
+	                           .is_made_to_settle = settling != NULL}},
 	    .settling = settling,
 	};
 	if (takes && drawn(3) == 0)
-		open->step.repeat = 1 + (uint32_t)drawn(8);
+		open->step.request_count = 1 + (uint32_t)drawn(8);
 	chunk_register(server->chunks, &open->step, open);
-	open->step.chunk.is_requested =
-	    takes && open->step.chunk.is_counted && chunk_prepare(server->chunks, operation);
+	open->step.chunk_use.takes_chunk =
+	    takes && open->step.chunk_use.is_registered && chunk_prepare(server->chunks, operation);
 	write_step(run, server, open);
 }
 
@@ -221,14 +222,14 @@ static void carry_out(struct run *run, struct open_step *open)
 	struct redis_command *steps[1] = {&open->step};
 
 	/* As it was written, at the time of now. */
-	open->step.at = moment_given(run->now_ns);
+	open->step.local_time = moment_given(run->now_ns);
 	open->reply = real_call(&real, steps, 1);
 	open->stage = CARRIED_OUT;
 }
 
 static void end_step(struct run *run, struct server *server, struct open_step *open, bool answered)
 {
-	if (open->step.chunk.is_counted)
+	if (open->step.chunk_use.is_registered)
 		chunk_record_end(server->chunks, &open->step, open, local_ns(run, server),
 		                 answered ? open->clock_ns : 0);
 	if (open->settling)
@@ -251,7 +252,7 @@ static void judge(struct run *run, struct open_step *open, struct command_result
 	if (end->end != COMMAND_DONE)
 		return;
 	if (open->step.call.op == ALGO_ACQUIRE)
-		for (uint32_t i = 0; i < open->step.repeat; i++)
+		for (uint32_t i = 0; i < open->step.request_count; i++)
 			if (end->outcomes[i].allowed)
 				count(run, open->step.call.cost, end->until_ns[i]);
 }
@@ -276,8 +277,8 @@ static void carry_out_and_judge(struct run *run, struct server *server, struct o
 	}
 	if (end.end != COMMAND_DONE)
 		fail_run(run, "a step failed");
-	if (open->step.call.op == ALGO_ACQUIRE && !end.outcomes[open->step.repeat - 1].allowed &&
-	    end.outcomes[open->step.repeat - 1].retry_after_ns == 0)
+	if (open->step.call.op == ALGO_ACQUIRE && !end.outcomes[open->step.request_count - 1].allowed &&
+	    end.outcomes[open->step.request_count - 1].retry_after_ns == 0)
 		fail_run(run, "a denial that does not say when");
 }
 
@@ -328,14 +329,15 @@ static void exhaust(struct run *run)
 {
 	struct redis_command step = {.limit = &run->limit,
 	                             .key = SLICE(KEY),
-	                             .is_given = true,
-	                             .repeat = (uint32_t)u64_min(run->limit.quota, COMMAND_REPEAT_MAX),
+	                             .uses_given_time = true,
+	                             .request_count =
+	                                 (uint32_t)u64_min(run->limit.quota, COMMAND_REPEAT_MAX),
 	                             .call = {.op = ALGO_ACQUIRE, .cost = 1},
-	                             .at = moment_given(run->now_ns)};
+	                             .local_time = moment_given(run->now_ns)};
 	static struct command_result end;
 
 	real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
-	for (uint32_t i = 0; i < step.repeat && end.outcomes[i].allowed; i++)
+	for (uint32_t i = 0; i < step.request_count && end.outcomes[i].allowed; i++)
 		count(run, 1, end.until_ns[i]);
 }
 
@@ -362,7 +364,7 @@ static void go_on(struct run *run, struct server *server, struct open_step *open
 	if (server->has_late && drawn(20) == 0) {
 		struct redis_command *late[1] = {&server->late};
 
-		server->late.at = moment_given(run->now_ns);
+		server->late.local_time = moment_given(run->now_ns);
 		freeReplyObject(real_call(&real, late, 1));
 		server->has_late = false;
 	}
@@ -398,10 +400,10 @@ static void expect_all_returned(struct run *run)
 	uint64_t expected = remaining(run);
 	struct redis_command step = {.limit = &run->limit,
 	                             .key = SLICE(KEY),
-	                             .repeat = 1,
-	                             .is_given = true,
+	                             .request_count = 1,
+	                             .uses_given_time = true,
 	                             .call = {.op = ALGO_PEEK, .cost = 1},
-	                             .at = moment_given(run->now_ns)};
+	                             .local_time = moment_given(run->now_ns)};
 	static struct command_result end;
 
 	real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
@@ -423,9 +425,9 @@ static void expect_progress(struct run *run)
 		struct redis_command step = {.limit = &run->limit,
 		                             .key = SLICE(KEY),
 		                             .call = operation.step.call,
-		                             .repeat = 1,
-		                             .is_given = true,
-		                             .at = moment_given(run->now_ns)};
+		                             .request_count = 1,
+		                             .uses_given_time = true,
+		                             .local_time = moment_given(run->now_ns)};
 
 		real_steps(&real, (struct redis_command *[]){&step}, 1, &end);
 		if (end.outcomes[0].allowed)

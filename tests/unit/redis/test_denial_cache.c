@@ -438,10 +438,10 @@ static void *write_all(void *context)
 		struct cache_name name = denial_cache_name(&race->limit, &call, 1 + i % 8);
 		struct denial_cache_answer answer = answer_until(800 + i * 8 + i % 8);
 
-		denial_cache_store(race->denied, &name, denial_cache_invalidations(race->denied, name.key),
-		                   &answer);
+		denial_cache_store(race->denied, &name,
+		                   denial_cache_invalidations(race->denied, name.key_hash), &answer);
 		if (i % 100 == 99)
-			denial_cache_invalidate(race->denied, name.key);
+			denial_cache_invalidate(race->denied, name.key_hash);
 	}
 	return NULL;
 }

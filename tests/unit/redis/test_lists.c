@@ -105,9 +105,9 @@ static const struct algo_decision *step(struct algo_call call, uint32_t repeat)
 	struct redis_command at_redis = {.limit = &both.limit,
 	                                 .key = SLICE("key"),
 	                                 .call = call,
-	                                 .repeat = repeat,
-	                                 .at = moment_given(both.now_ns),
-	                                 .is_given = true};
+	                                 .request_count = repeat,
+	                                 .local_time = moment_given(both.now_ns),
+	                                 .uses_given_time = true};
 	struct algo_time time = algo_time_at(&both.limit, moment_given(both.now_ns));
 	unsigned calls = real.calls;
 

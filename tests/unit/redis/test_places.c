@@ -91,9 +91,9 @@ static unsigned call(const struct algo_call *calls, size_t n)
 		steps[i] = (struct redis_command){.limit = &both.limit,
 		                                  .key = SLICE("key"),
 		                                  .call = calls[i],
-		                                  .repeat = 1,
-		                                  .at = moment_given(both.now_ns),
-		                                  .is_given = true};
+		                                  .request_count = 1,
+		                                  .local_time = moment_given(both.now_ns),
+		                                  .uses_given_time = true};
 		list[i] = &steps[i];
 	}
 	freeReplyObject(real_do(&real, "CONFIG RESETSTAT"));

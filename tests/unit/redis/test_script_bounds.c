@@ -39,9 +39,9 @@ static struct redis_command step_of(const struct algo_limit *limit, const char *
 	return (struct redis_command){.limit = limit,
 	                              .key = slice_of(key),
 	                              .call = {.op = ALGO_ACQUIRE, .cost = 1},
-	                              .repeat = 1,
-	                              .at = moment_given(now_ns),
-	                              .is_given = true};
+	                              .request_count = 1,
+	                              .local_time = moment_given(now_ns),
+	                              .uses_given_time = true};
 }
 
 static void set(const char *text)
@@ -62,7 +62,7 @@ static void expect_text(const char *expected)
 static bool same(const struct algo_limit *limit, const char *text, uint64_t now_ns)
 {
 	struct redis_command step = step_of(limit, "key", now_ns);
-	struct algo_time time = algo_time_at(limit, step.at);
+	struct algo_time time = algo_time_at(limit, step.local_time);
 	struct buffer expected = {0};
 	struct algo_decision out;
 	struct value value;
@@ -71,11 +71,11 @@ static bool same(const struct algo_limit *limit, const char *text, uint64_t now_
 	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 	assert_int_equal(ends[0].end, COMMAND_DONE);
 	if (value_read(limit, slice_of(text), 2, &value) == VALUE_OTHER) {
-		value.word = (struct algo_state){0, 0};
+		value.state = (struct algo_state){0, 0};
 		value.uses.count = value.uses.until_ns = 0;
 	}
 	if (limit->record == ALGO_RECORD_NONE)
-		algo_step(limit, &step.call, &time, &value.word, &out);
+		algo_step(limit, &step.call, &time, &value.state, &out);
 	else
 		uses_step(limit, &step.call, &time, &value.uses, &out);
 	assert_int_equal(ends[0].outcomes[0].allowed, out.allowed);
@@ -295,8 +295,8 @@ static void expect_ends(const struct algo_limit *limit, const char *const *texts
 		struct value value;
 
 		if (value_read(limit, slice_of(texts[i] ? texts[i] : ""), 2, &value) == VALUE_OTHER)
-			value.word = (struct algo_state){0, 0};
-		algo_step(limit, &call, &time, &value.word, &out);
+			value.state = (struct algo_state){0, 0};
+		algo_step(limit, &call, &time, &value.state, &out);
 		assert_int_equal(ends[i].end, COMMAND_DONE);
 		assert_int_equal(ends[i].outcomes[0].allowed, out.allowed);
 		assert_int_equal(ends[i].outcomes[0].remaining, out.remaining);

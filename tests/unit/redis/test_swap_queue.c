@@ -39,10 +39,10 @@ static struct redis_command server(const struct algo_limit *limit, uint32_t numb
 	return (struct redis_command){.limit = limit,
 	                              .key = SLICE("key"),
 	                              .call = {.op = ALGO_ACQUIRE, .cost = 1},
-	                              .repeat = 1,
-	                              .ticket = number,
-	                              .ticket_us = TURN_US,
-	                              .is_given = true};
+	                              .request_count = 1,
+	                              .queue_ticket = number,
+	                              .reservation_us = TURN_US,
+	                              .uses_given_time = true};
 }
 
 /* One call. */
@@ -51,7 +51,7 @@ static enum command_end ask(struct redis_command *step)
 	redisReply *found;
 	struct redis_reply *reply;
 
-	step->at = moment_given(now_ns);
+	step->local_time = moment_given(now_ns);
 	found = real_call(&real, &step, 1);
 	reply = real_reply(found);
 	command_read(&step, 1, 0, reply, &end);
@@ -236,8 +236,8 @@ static void a_reservation_outlives_the_state(void **state)
 	    WEIR_OK);
 	for (uint32_t i = 0; i < 2; i++) {
 		steps[i] = server(&limit, i + 1);
-		steps[i].is_given = false;
-		steps[i].ticket_us = 60000000;
+		steps[i].uses_given_time = false;
+		steps[i].reservation_us = 60000000;
 		assert_int_equal(ask(&steps[i]), COMMAND_AGAIN);
 	}
 	assert_int_equal(ask(&steps[0]), COMMAND_DONE);
@@ -267,7 +267,7 @@ static void a_denied_server_leaves_the_queue(void **state)
 
 		other = server(&limits[i], 3);
 		other.call.op = ALGO_REFUND;
-		other.attempt.decided_by_c = true;
+		other.attempt.no_script_decides = true;
 		while (ask(&other) == COMMAND_AGAIN)
 			;
 		assert_int_equal(end.end, COMMAND_DONE);
@@ -310,7 +310,7 @@ static void a_group_waits_for_a_reservation(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		steps[i] = server(&limits[i], 2);
 		steps[i].group = 1;
-		steps[i].at = moment_given(now_ns);
+		steps[i].local_time = moment_given(now_ns);
 	}
 	steps[1].key = SLICE("other");
 	for (unsigned call = 0; call < 4; call++) {
@@ -349,7 +349,7 @@ static enum command_end lose(const struct algo_limit *limit, unsigned losses,
 	steps[1].key = SLICE("other");
 	for (size_t i = 0; i < 2; i++) {
 		steps[i].group = 1;
-		steps[i].at = moment_given(now_ns);
+		steps[i].local_time = moment_given(now_ns);
 	}
 	do {
 		redisReply *found;

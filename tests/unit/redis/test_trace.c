@@ -200,7 +200,7 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 			twin->value.uses.until_ns = twin->value.uses.count = 0;
 		return name_ns;
 	}
-	word = twin->value.word;
+	word = twin->value.state;
 	if (limit->algorithm->convert && heads_differ(&trace->limits[twin->limit], limit) &&
 	    call->op != ALGO_RESET && word.until_ns > trace->now_ns) {
 		struct algo_layout from = limit->algorithm->layout(&trace->limits[twin->limit]);
@@ -224,7 +224,7 @@ static uint64_t twin_step(struct trace *trace, struct twin *twin, const struct a
 		return 0;
 	twin->former_ns = changed || algo_has_step(limit, bucket_step) ? 0 : former_ns;
 	twin->limit = trace->limit;
-	twin->value.word = word;
+	twin->value.state = word;
 	return word.until_ns;
 }
 
@@ -252,7 +252,7 @@ static void expect_outcome(const struct trace *trace, const struct algo_decision
 /* When a state is not in use any more. */
 static uint64_t ends_ms(const struct value *value)
 {
-	uint64_t until_ns = u64_max(value->word.until_ns, value->uses.until_ns);
+	uint64_t until_ns = u64_max(value->state.until_ns, value->uses.until_ns);
 
 	for (size_t i = 0; i < value->uses.count; i++)
 		until_ns = u64_max(until_ns, value->uses.entries[i].until_ns);
@@ -337,14 +337,14 @@ static struct redis_command a_step(const struct trace *trace, const struct taken
 	    .limit = &trace->limits[trace->limit],
 	    .key = {name, (size_t)snprintf(name, 16, "key%zu", drawn(KEYS - 1))},
 	    .call = a_call(trace, names),
-	    .repeat = 1,
-	    .at = moment_given(trace->now_ns),
-	    .is_given = true,
+	    .request_count = 1,
+	    .local_time = moment_given(trace->now_ns),
+	    .uses_given_time = true,
 	    /* By the scripts that know of chunks, where there are none. */
-	    .units = {.may_have_chunks = drawn(2) == 0}};
+	    .settlement = {.may_have_chunks = drawn(2) == 0}};
 
 	if (step.call.op == ALGO_ACQUIRE && step.call.permit == 0 && drawn(2) == 0)
-		step.repeat = (uint32_t)(1 + drawn(drawn(9) == 0 ? COMMAND_REPEAT_MAX - 1 : 8));
+		step.request_count = (uint32_t)(1 + drawn(drawn(9) == 0 ? COMMAND_REPEAT_MAX - 1 : 8));
 	return step;
 }
 
@@ -363,7 +363,7 @@ static void steps_both(struct trace *trace, struct taken *names, size_t n)
 		struct twin *twin = &trace->twins[keys[i][3] - '0'];
 
 		expect_number(trace, "end", ends[i].end, COMMAND_DONE);
-		for (uint32_t k = 0; k < steps[i].repeat; k++) {
+		for (uint32_t k = 0; k < steps[i].request_count; k++) {
 			struct algo_decision expected;
 			uint64_t name_ns = twin_step(trace, twin, &steps[i].call, &expected);
 
@@ -469,10 +469,10 @@ static void groups_are_all_or_nothing(void **state)
 			    .limit = &limits[i],
 			    .key = {names[n], (size_t)snprintf(names[n], sizeof names[n], "one%zu", i)},
 			    .call = {.op = ALGO_ACQUIRE, .cost = 1},
-			    .repeat = 1,
+			    .request_count = 1,
 			    .group = round + 1,
-			    .at = moment_given(now_ns),
-			    .is_given = true};
+			    .local_time = moment_given(now_ns),
+			    .uses_given_time = true};
 			list[n] = &steps[n];
 			of[n++] = i;
 			twin_step(&(struct trace){.limits = {limits[i]}, .now_ns = now_ns}, &twins[i], &peek,

@@ -53,8 +53,8 @@ static const struct algo_decision *take_at(const struct algo_limit *limit, const
 	struct redis_command step = {.limit = limit,
 	                             .key = slice_of(key),
 	                             .call = {.op = ALGO_ACQUIRE, .cost = cost},
-	                             .repeat = 1,
-	                             .at = at};
+	                             .request_count = 1,
+	                             .local_time = at};
 
 	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 	assert_int_equal(ends[0].end, COMMAND_DONE);
@@ -233,8 +233,8 @@ static bool refund(const struct algo_limit *limit, const char *key, uint64_t cos
 	struct redis_command step = {.limit = limit,
 	                             .key = slice_of(key),
 	                             .call = {.op = ALGO_REFUND, .cost = cost, .until_ns = until_ns},
-	                             .repeat = 1,
-	                             .at = now()};
+	                             .request_count = 1,
+	                             .local_time = now()};
 
 	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 	assert_int_equal(ends[0].end, COMMAND_DONE);
@@ -342,9 +342,9 @@ static struct algo_decision warm_step(const struct algo_limit *limit, struct alg
 	struct redis_command step = {.limit = limit,
 	                             .key = SLICE("key"),
 	                             .call = call,
-	                             .repeat = 1,
-	                             .at = moment_given(now_ns),
-	                             .is_given = true};
+	                             .request_count = 1,
+	                             .local_time = moment_given(now_ns),
+	                             .uses_given_time = true};
 
 	real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 	assert_int_equal(ends[0].end, COMMAND_DONE);
@@ -396,8 +396,8 @@ static void a_peek_beside_chunks_writes_nothing_under_other_parameters(void **st
 	struct redis_command peek = {.limit = &after,
 	                             .key = SLICE("key"),
 	                             .call = {.op = ALGO_PEEK, .cost = 1},
-	                             .repeat = 1,
-	                             .at = moment_given(now_ns)};
+	                             .request_count = 1,
+	                             .local_time = moment_given(now_ns)};
 	redisReply *was, *is;
 
 	(void)state;
@@ -430,8 +430,8 @@ static void a_refund_finds_the_window_by_the_clock_of_redis(void **state)
 		    .limit = &limit,
 		    .key = SLICE("key"),
 		    .call = {.op = ALGO_REFUND, .cost = 1, .until_ns = i % 2 ? end_us * 1000 : 0},
-		    .repeat = 1,
-		    .at = at[i / 2]};
+		    .request_count = 1,
+		    .local_time = at[i / 2]};
 
 		freeReplyObject(real_do(&real, "SET key fixed_window%byear%bUTC%b%llu%b0000000005 PX 90000",
 		                        " ", (size_t)1, " ", (size_t)1, " ", (size_t)1,
@@ -454,9 +454,9 @@ static void a_refund_takes_from_no_expired_slot(void **state)
 	struct redis_command step = {.limit = &limit,
 	                             .key = SLICE("key"),
 	                             .call = {.op = ALGO_REFUND, .cost = 4},
-	                             .repeat = 1,
-	                             .at = moment_given(1700000000 * NS_PER_S),
-	                             .is_given = true};
+	                             .request_count = 1,
+	                             .local_time = moment_given(1700000000 * NS_PER_S),
+	                             .uses_given_time = true};
 	redisReply *reply;
 
 	(void)state;
@@ -484,10 +484,10 @@ static void an_empty_refund_shortens_no_window(void **state)
 		    .limit = &limit,
 		    .key = SLICE("key"),
 		    .call = {.op = ALGO_REFUND, .cost = 1, .until_ns = 1700000030 * NS_PER_S},
-		    .repeat = 1,
-		    .at = moment_given(1700000028 * NS_PER_S),
-		    .is_given = true,
-		    .units = {.may_have_chunks = knows_chunks}};
+		    .request_count = 1,
+		    .local_time = moment_given(1700000028 * NS_PER_S),
+		    .uses_given_time = true,
+		    .settlement = {.may_have_chunks = knows_chunks}};
 		redisReply *reply;
 
 		freeReplyObject(real_do(&real, "SET key %s", before));
@@ -516,10 +516,10 @@ static void an_expired_entry_does_not_count_again(void **state)
 		struct redis_command step = {.limit = &limit,
 		                             .key = SLICE("key"),
 		                             .call = {.op = i < 3 ? ALGO_ACQUIRE : ALGO_PEEK, .cost = 1},
-		                             .repeat = 1,
-		                             .at =
+		                             .request_count = 1,
+		                             .local_time =
 		                                 moment_given(1700000000 * NS_PER_S + at_ms[i] * NS_PER_MS),
-		                             .is_given = true};
+		                             .uses_given_time = true};
 
 		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 		assert_true(ends[0].outcomes[0].allowed);
@@ -547,9 +547,9 @@ static void an_expired_state_keeps_its_parameters(void **state)
 		    .limit = &pair[calls[i].limit],
 		    .key = SLICE("key"),
 		    .call = {.op = ALGO_ACQUIRE, .cost = calls[i].cost},
-		    .repeat = 1,
-		    .at = moment_given(1700000000 * NS_PER_S + calls[i].at_ms * NS_PER_MS),
-		    .is_given = true};
+		    .request_count = 1,
+		    .local_time = moment_given(1700000000 * NS_PER_S + calls[i].at_ms * NS_PER_MS),
+		    .uses_given_time = true};
 
 		real_steps(&real, (struct redis_command *[]){&step}, 1, ends);
 		assert_int_equal(ends[0].outcomes[0].allowed, calls[i].allowed);
@@ -575,15 +575,15 @@ static void a_permit_is_refunded_once_and_in_one_call(void **state)
 			    {.limit = &mark,
 			     .key = SLICE("mark"),
 			     .call = {.op = ALGO_ACQUIRE, .cost = 1},
-			     .repeat = 1,
+			     .request_count = 1,
 			     .group = 1,
-			     .at = now()},
+			     .local_time = now()},
 			    {.limit = limit,
 			     .key = SLICE("key"),
 			     .call = {.op = ALGO_REFUND, .cost = 1},
-			     .repeat = 1,
+			     .request_count = 1,
 			     .group = 1,
-			     .at = now()},
+			     .local_time = now()},
 			};
 			unsigned before = real.calls;
 
@@ -614,8 +614,8 @@ static void a_key_that_comes_twice_in_a_call_is_granted_once(void **state)
 			steps[k] = (struct redis_command){.limit = limit,
 			                                  .key = SLICE("key"),
 			                                  .call = {.op = ALGO_ACQUIRE, .cost = 1},
-			                                  .repeat = 20,
-			                                  .at = now()};
+			                                  .request_count = 20,
+			                                  .local_time = now()};
 		real_steps(&real, (struct redis_command *[]){&steps[0], &steps[1]}, 2, ends);
 		for (size_t k = 0; k < 40; k++)
 			both += ends[k / 20].outcomes[k % 20].allowed;
@@ -809,11 +809,11 @@ static void a_reply_may_be_anything(void **state)
 			    .limit = &limits[drawn(KINDS - 1)],
 			    .key = SLICE("key"),
 			    .call = {.op = (enum algo_op)drawn(ALGO_RESET), .cost = drawn(3)},
-			    .repeat = 1,
+			    .request_count = 1,
 			    .group = (uint32_t)drawn(1),
-			    .at = moment_given(1795341598000000000)};
+			    .local_time = moment_given(1795341598000000000)};
 			if (steps[i].call.op == ALGO_ACQUIRE && steps[i].group == 0)
-				steps[i].repeat = (uint32_t)drawn(3) + 1;
+				steps[i].request_count = (uint32_t)drawn(3) + 1;
 			list[i] = &steps[i];
 		}
 		for (unsigned try = 0; try < 3; try++) {
