@@ -1,7 +1,7 @@
 /*
- * conn.c: reads the sockets of an event loop's connections, hands the input to the owner of the
- * loop, and after each batch, all input that the owner answers together, decides for each
- * connection whether to read on, to pause or to close it.
+ * conn.c: reads the sockets of an event loop's connections, and hands the input to the owner of the
+ * loop. The owner answers all input of a *batch* together. After each batch this file decides for
+ * each connection whether to read on, to pause or to close it.
  */
 #include "net/internal.h"
 

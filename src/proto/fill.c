@@ -1,3 +1,8 @@
+/*
+ * fill.c: fills in a request from the texts of its fields, such as a key and a cost, with the
+ * checks that all protocols have in common. Each function returns 0, or a status with a message in
+ * fill->error.
+ */
 #include "proto/fill.h"
 
 #include "base/error.h"
@@ -58,6 +63,7 @@ int fill_deny(struct fill *fill, struct slice text)
 	return 0;
 }
 
+/* Allocates space for `n` attributes, which the functions below add. */
 int fill_reserve_attributes(struct fill *fill, size_t n)
 {
 	if (n > fill->bounds->attributes_max)
@@ -71,6 +77,7 @@ int fill_reserve_attributes(struct fill *fill, size_t n)
 	return 0;
 }
 
+/* Adds an attribute, whose name the caller has checked. */
 int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 {
 	size_t n = fill->request->attribute_count;
@@ -87,6 +94,7 @@ int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 	return 0;
 }
 
+/* Checks the name of an attribute, and adds it. */
 int fill_attribute(struct fill *fill, struct slice name, struct slice value)
 {
 	size_t n = fill->request->attribute_count;
@@ -109,27 +117,28 @@ static int fill_limit(struct fill *fill, struct slice text)
 	return 0;
 }
 
+/* The permit, which a client got for an acquired cost, of a refund or report. */
 int fill_permit(struct fill *fill, struct slice text)
 {
 	fill->request->permit = text.data ? text : SLICE("");
 	if (!fill->has_cost)
 		fill->request->cost = REQUEST_COST_ALL;
-	/* A permit can only refund what it granted itself: REQUEST_ASK suffices. */
+	/* A permit can only refund its own cost, so the right to ask suffices. */
 	if (fill->request->class == REQUEST_CHANGE)
 		fill->request->class = REQUEST_ASK;
 	return 0;
 }
 
-/* The permit itself for a report or a refund; true or false for acquiring. */
+/* The field `permit`: a report or a refund has the permit itself, an acquire true or false. */
 static int fill_permit_field(struct fill *fill, struct slice text)
 {
 	struct request *request = fill->request;
-	bool none = slice_equal(text, SLICE("false"));
+	bool is_false = slice_equal(text, SLICE("false"));
 
-	if (request->kind == REQUEST_REPORT || (request->op == REQUEST_REFUND && !none))
+	if (request->kind == REQUEST_REPORT || (request->op == REQUEST_REFUND && !is_false))
 		return fill_permit(fill, text);
 	request->wants_permit = request->op == REQUEST_ACQUIRE && slice_equal(text, SLICE("true"));
-	if (none || request->wants_permit)
+	if (is_false || request->wants_permit)
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected permit to be %s, found '%.*s'",
 	                 request->op == REQUEST_ACQUIRE ? "true or false" : "false", FILL_QUOTE(text));
@@ -162,6 +171,7 @@ int fill_latency(struct fill *fill, struct slice text)
 	return 0;
 }
 
+/* The phases of a breaker that an operator can force; "auto" ends a forced phase. */
 static const struct slice forces[] = {[WEIR_FORCE_AUTO] = SLICE("auto"),
                                       [WEIR_FORCE_OPEN] = SLICE("open"),
                                       [WEIR_FORCE_CLOSED] = SLICE("closed")};
@@ -209,7 +219,7 @@ enum field {
 
 static const struct {
 	struct slice name;
-	bool number;
+	bool is_number;
 	int (*set)(struct fill *fill, struct slice text);
 } fields[] = {
     [FIELD_LIMIT] = {SLICE("limit"), false, fill_limit},
@@ -225,7 +235,8 @@ static const struct {
     [FIELD_UNTIL] = {SLICE("until"), false, fill_until},
 };
 
-int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted)
+/* Reads the field with this name, of a JSON object or a query. */
+int fill_field(struct fill *fill, struct slice name, struct slice text, enum fill_form form)
 {
 	for (unsigned i = 0; i < FIELD_COUNT; i++) {
 		if (!slice_equal(name, fields[i].name))
@@ -233,7 +244,7 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 		if (fill->given_fields & 1u << i)
 			return error_set(&fill->error, WEIR_EINVAL, "expected %s once, found it again",
 			                 fields[i].name.data);
-		if (fields[i].number && quoted)
+		if (fields[i].is_number && form == FILL_JSON_STRING)
 			return error_set(&fill->error, WEIR_EINVAL,
 			                 "expected %s to be a number, found a string", fields[i].name.data);
 		fill->given_fields |= 1u << i;
@@ -247,39 +258,38 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, bool quo
 
 #define BIT(field) (1u << FIELD_##field)
 
-/* Checks a request that has all fields of `needs`, and no fields but those of `takes`. */
-static int check_fields(struct fill *fill, unsigned needs, unsigned takes, const char *expected)
+/* Checks that the request has the `required` fields, and no others but the `accepted` ones. */
+static int check_fields(struct fill *fill, unsigned required, unsigned accepted,
+                        const char *expected)
 {
-	if ((fill->given_fields & needs) == needs && !(fill->given_fields & ~takes) &&
-	    !fill->attributes)
+	bool has_required = (fill->given_fields & required) == required;
+	bool has_others = (fill->given_fields & ~accepted) || fill->attributes;
+
+	if (has_required && !has_others)
 		return 0;
 	return error_set(&fill->error, WEIR_EINVAL, "expected %s, and no other field", expected);
 }
 
-/* `until` would have no meaning for auto, which is the end of a forced state. */
+/* Checks a request that forces a breaker's phase. Auto ends that, so `until` means nothing then. */
 static int check_force_fields(struct fill *fill)
 {
-	unsigned needs = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
+	unsigned required = BIT(LIMIT) | BIT(KEY) | BIT(STATE);
 
 	if (fill->given_fields & BIT(UNTIL) && fill->request->force == WEIR_FORCE_AUTO)
 		return error_set(&fill->error, WEIR_EINVAL, "expected no until with state auto");
-	return check_fields(fill, needs, needs | BIT(UNTIL), "limit, key, state and optionally until");
+	return check_fields(fill, required, required | BIT(UNTIL),
+	                    "limit, key, state and optionally until");
 }
 
-int fill_finish(struct fill *fill)
+/*
+ * Checks a request for a decision, and sets its kind: on a named limit and a key, or on the limits
+ * that the rules choose by attributes or by a permit.
+ */
+static int finish_decision(struct fill *fill)
 {
 	struct request *request = fill->request;
 	unsigned limit_and_key = fill->given_fields & (BIT(LIMIT) | BIT(KEY));
 
-	if (request->kind == REQUEST_SHED)
-		return check_fields(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
-		                    "limit, deny and optionally until");
-	if (request->kind == REQUEST_FORCE)
-		return check_force_fields(fill);
-	if (request->kind == REQUEST_REPORT)
-		return check_fields(fill, BIT(PERMIT) | BIT(OUTCOME),
-		                    BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
-		                    "permit, outcome and optionally latency_ms");
 	if (fill->given_fields & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected deny, state and until at /v1/shed and /v1/breaker only");
@@ -299,4 +309,22 @@ int fill_finish(struct fill *fill)
 	                 limit_and_key == 0           ? "a limit and a key, or attributes"
 	                 : limit_and_key & BIT(LIMIT) ? "a key beside the limit"
 	                                              : "a limit beside the key");
+}
+
+/* Checks the fields of the whole request, once all are read. */
+int fill_finish(struct fill *fill)
+{
+	switch ((enum request_kind)fill->request->kind) {
+	case REQUEST_SHED:
+		return check_fields(fill, BIT(LIMIT) | BIT(DENY), BIT(LIMIT) | BIT(DENY) | BIT(UNTIL),
+		                    "limit, deny and optionally until");
+	case REQUEST_FORCE:
+		return check_force_fields(fill);
+	case REQUEST_REPORT:
+		return check_fields(fill, BIT(PERMIT) | BIT(OUTCOME),
+		                    BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
+		                    "permit, outcome and optionally latency_ms");
+	default:
+		return finish_decision(fill);
+	}
 }

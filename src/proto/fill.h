@@ -15,6 +15,8 @@
 #include "proto/codec.h"
 #include "proto/request.h"
 
+enum fill_form { FILL_UNQUOTED, FILL_JSON_STRING };
+
 struct fill {
 	struct request *request;
 	const struct codec_bounds *bounds;
@@ -68,10 +70,10 @@ int fill_attribute(struct fill *fill, struct slice name, struct slice value);
 
 /**
  * Reads a field of a JSON object or of a query: limit, key, cost, wait_ms, priority, permit,
- * outcome, latency_ms, deny, state or until. `quoted` says that JSON had a string, which is refused
- * for a number. Unknown and repeated fields are refused.
+ * outcome, latency_ms, deny, state or until. A JSON string is refused for a number. Unknown and
+ * repeated fields are refused.
  */
-int fill_field(struct fill *fill, struct slice name, struct slice text, bool quoted);
+int fill_field(struct fill *fill, struct slice name, struct slice text, enum fill_form form);
 /**
  * Checks the fields after the last one, and sets the request's kind: REQUEST_LIMIT for a limit and
  * a key, REQUEST_RULES for attributes or a permit. REQUEST_SHED, _FORCE and _REPORT stay.

@@ -144,7 +144,7 @@ static int read_fields(struct fill *fill, struct json *json, bool skip_op)
 	int status = 0;
 
 	while (next_name(fill, json, &name, &status)) {
-		bool quoted = json_peek(json) == '"';
+		enum fill_form form = json_peek(json) == '"' ? FILL_JSON_STRING : FILL_UNQUOTED;
 
 		if (slice_equal(name, SLICE("attributes"))) {
 			status = read_attributes(fill, json);
@@ -153,7 +153,7 @@ static int read_fields(struct fill *fill, struct json *json, bool skip_op)
 		} else {
 			status = read_scalar(fill, json, name, &text);
 			if (status == 0)
-				status = fill_field(fill, name, text, quoted);
+				status = fill_field(fill, name, text, form);
 		}
 	}
 	return status == 0 ? fill_finish(fill) : status;

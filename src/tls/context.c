@@ -1,6 +1,6 @@
 /*
  * context.c: makes the contexts of TLS connections: loads certificates and keys from files in PEM,
- * and sets the protocol's options. Error messages name the file and what was found in it.
+ * and sets the protocol's options. An error message names the file and says why it is refused.
  */
 #include "tls/context.h"
 

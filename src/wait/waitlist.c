@@ -41,7 +41,7 @@ void waitlist_close(struct waitlist *list)
 	os_pages_unmap(list, sizeof *list);
 }
 
-/* Of threads that make it at the same time, one wins; all get its list. NULL without memory. */
+/* If several threads make it at the same time, all get the list of one. NULL without memory. */
 struct waitlist *waitlist_get_or_make(struct waitlist **place)
 {
 	struct waitlist *list = waitlist_at(place), *made;

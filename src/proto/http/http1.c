@@ -1,3 +1,8 @@
+/*
+ * http1.c: finds one request message of HTTP/1.0 or 1.1 in bytes that may arrive in pieces. The
+ * library llhttp parses the *head*, the request line and header fields. This file checks the head
+ * more strictly, and finds the body.
+ */
 #include "proto/http/http1.h"
 
 #include <string.h>
@@ -5,13 +10,14 @@
 #include "base/number.h"
 #include "proto/http/http_route.h"
 
+/* llhttp reports a text in pieces as they arrive; a span covers the pieces up to now. */
 static void span_extend(const struct http1_reader *reader, struct http_span *span, const char *at,
                         size_t len)
 {
-	size_t end = (size_t)(at - reader->base) + len;
+	size_t end = (size_t)(at - reader->message_start) + len;
 
 	if (span->len == 0)
-		span->at = (uint32_t)(at - reader->base);
+		span->at = (uint32_t)(at - reader->message_start);
 	span->len = (uint32_t)(end - span->at);
 }
 
@@ -27,7 +33,7 @@ static int on_name(llhttp_t *parser, const char *at, size_t len)
 {
 	struct http1_reader *reader = parser->data;
 
-	span_extend(reader, &reader->name, at, len);
+	span_extend(reader, &reader->field_name, at, len);
 	return HPE_OK;
 }
 
@@ -35,24 +41,24 @@ static int on_value(llhttp_t *parser, const char *at, size_t len)
 {
 	struct http1_reader *reader = parser->data;
 
-	span_extend(reader, &reader->value, at, len);
+	span_extend(reader, &reader->field_value, at, len);
 	return HPE_OK;
 }
 
-static struct slice span_slice(struct http_span span, const char *base)
+static struct slice span_slice(struct http_span span, const char *message_start)
 {
-	return (struct slice){base + span.at, span.len};
+	return (struct slice){message_start + span.at, span.len};
 }
 
 static int on_value_complete(llhttp_t *parser)
 {
 	struct http1_reader *reader = parser->data;
-	struct slice name = span_slice(reader->name, reader->base);
+	struct slice name = span_slice(reader->field_name, reader->message_start);
 
 	if (reader->head_len > 0)
-		return HPE_OK; /* a trailer */
-	http_fields_add(&reader->fields, name, reader->value);
-	reader->name = reader->value = (struct http_span){0, 0};
+		return HPE_OK; /* a trailer, behind the body: not stored */
+	http_fields_add(&reader->fields, name, reader->field_value);
+	reader->field_name = reader->field_value = (struct http_span){0, 0};
 	return HPE_OK;
 }
 
@@ -89,23 +95,23 @@ void http1_open(struct http1_reader *reader, size_t header_max, size_t body_max)
 
 void http1_next(struct http1_reader *reader)
 {
-	reader->fed = reader->head_len = 0;
-	reader->target = reader->name = reader->value = (struct http_span){0, 0};
+	reader->read_len = reader->head_len = 0;
+	reader->target = reader->field_name = reader->field_value = (struct http_span){0, 0};
 	http_fields_clear(&reader->fields);
-	reader->continued = reader->raw = false;
+	reader->continue_was_sent = reader->has_raw_query = false;
 }
 
-/* Begins to read a message with llhttp, and forgets the message before. */
+/* Begins to read a message with llhttp, and drops what is known of the message before. */
 static void begin_message(struct http1_reader *reader)
 {
 	llhttp_reset(&reader->parser);
-	reader->form.before = 0;
+	reader->last_head.before_len = 0;
 	http1_next(reader);
 }
 
 size_t http1_len(const struct http1_reader *reader)
 {
-	return reader->fed;
+	return reader->read_len;
 }
 
 struct slice http1_header_lines(const struct http1_reader *reader, struct slice data)
@@ -116,7 +122,8 @@ struct slice http1_header_lines(const struct http1_reader *reader, struct slice 
 	return fields;
 }
 
-static enum http1_result bad(struct http1_message *message, const char *error, size_t at)
+/* Returns HTTP1_BAD, with the text of the error and the byte of the message where it is. */
+static enum http1_result refuse_as_bad(struct http1_message *message, const char *error, size_t at)
 {
 	message->error = error;
 	message->error_at = at;
@@ -127,7 +134,7 @@ static enum http1_result bad(struct http1_message *message, const char *error, s
  * Whether all lines end in CRLF and none is folded. Some versions of llhttp accept a lone CR or LF
  * and join folded lines; then a proxy in front could see other lines than Weir.
  */
-static bool lines_strict(const char *head, size_t len)
+static bool are_lines_strict(const char *head, size_t len)
 {
 	const char *end = head + len, *p = head;
 
@@ -143,7 +150,8 @@ static bool lines_strict(const char *head, size_t len)
 	return true;
 }
 
-/* Checks of a complete head that llhttp leaves to its caller. */
+/* Checks a complete head, where llhttp leaves that to its caller. Returns HTTP1_MESSAGE or an
+ * error. */
 static enum http1_result check_head(const struct http1_reader *reader, struct slice data,
                                     struct http1_message *message)
 {
@@ -151,43 +159,45 @@ static enum http1_result check_head(const struct http1_reader *reader, struct sl
 	struct slice coding =
 	    http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 0);
 	bool http_1_0 = parser->http_minor == 0;
+	bool has_content_length = parser->flags & F_CONTENT_LENGTH;
 
 	if (parser->http_major != 1 || parser->http_minor > 1)
 		return HTTP1_BAD_VERSION;
-	if (!lines_strict(data.data, reader->head_len))
-		return bad(message, "expected every line to end in CRLF and none to be folded",
-		           reader->head_len);
+	if (!are_lines_strict(data.data, reader->head_len))
+		return refuse_as_bad(message, "expected every line to end in CRLF and none to be folded",
+		                     reader->head_len);
 	if (reader->fields.too_many)
 		return HTTP1_HEADER_LONG;
 	if (http_fields_value(&reader->fields, data.data, HTTP_FIELD_HOST, 1).data)
-		return bad(message, "expected one Host, found several", reader->head_len);
+		return refuse_as_bad(message, "expected one Host, found several", reader->head_len);
 	if (!http_1_0 && !http_fields_has(&reader->fields, HTTP_FIELD_HOST) &&
 	    !http_may_lack_host(span_slice(reader->target, data.data)))
-		return bad(message, "expected a Host in a request of HTTP/1.1", reader->head_len);
+		return refuse_as_bad(message, "expected a Host in a request of HTTP/1.1", reader->head_len);
 	if (coding.data) {
-		if (http_1_0 || (parser->flags & F_CONTENT_LENGTH))
-			return bad(message, "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length",
-			           reader->head_len);
+		if (http_1_0 || has_content_length)
+			return refuse_as_bad(message,
+			                     "expected no Transfer-Encoding in HTTP/1.0 or with Content-Length",
+			                     reader->head_len);
 		if (!slice_equal_nocase(coding, SLICE("chunked")) ||
 		    http_fields_value(&reader->fields, data.data, HTTP_FIELD_TRANSFER_ENCODING, 1).data)
 			return HTTP1_BAD_CODING;
 	}
-	if ((parser->flags & F_CONTENT_LENGTH) && parser->content_length > reader->body_max)
+	if (has_content_length && parser->content_length > reader->body_max)
 		return HTTP1_BODY_LONG;
 	return HTTP1_MESSAGE;
 }
 
-/* Whether llhttp refuses the byte in a query. */
-static bool is_raw(char c)
+/* A byte that llhttp refuses in a query, although browsers send it there unescaped. */
+static bool is_raw_byte(char c)
 {
 	return (unsigned char)c >= 0x80;
 }
 
 /*
  * Copies the request line of `data`, or as much of it as has arrived, with letters in place of raw
- * bytes. Returns no data if there is no memory.
+ * bytes in the query, so that llhttp accepts it. Returns no data if there is no memory.
  */
-static struct slice replace_raw(struct slice data, struct arena *arena)
+static struct slice copy_line_without_raw_bytes(struct slice data, struct arena *arena)
 {
 	const char *end = memchr(data.data, '\n', data.len);
 	size_t len = end ? (size_t)(end - data.data) : data.len;
@@ -195,128 +205,139 @@ static struct slice replace_raw(struct slice data, struct arena *arena)
 	bool in_query = false;
 
 	for (size_t i = 0; copy && i < len; i++) {
-		copy[i] = in_query && is_raw(data.data[i]) ? 'x' : data.data[i];
+		copy[i] = in_query && is_raw_byte(data.data[i]) ? 'x' : data.data[i];
 		in_query |= copy[i] == '?';
 	}
 	return (struct slice){copy, len};
 }
 
-/* Gives llhttp the new bytes of a request line with raw bytes. */
-static llhttp_errno_t execute_raw(struct http1_reader *reader, struct slice data,
-                                  struct arena *arena, const char **at)
+/* Gives llhttp the new bytes of a request line that has raw bytes, from a copy without them. */
+static llhttp_errno_t execute_request_line(struct http1_reader *reader, struct slice data,
+                                           struct arena *arena, const char **at)
 {
-	struct slice line = replace_raw(data, arena);
+	struct slice line = copy_line_without_raw_bytes(data, arena);
 	llhttp_errno_t code = HPE_OK;
 
 	if (!line.data)
 		return HPE_USER;
-	if (reader->fed < line.len) {
-		reader->base = line.data;
-		code = llhttp_execute(&reader->parser, line.data + reader->fed, line.len - reader->fed);
+	if (reader->read_len < line.len) {
+		reader->message_start = line.data;
+		code = llhttp_execute(&reader->parser, line.data + reader->read_len,
+		                      line.len - reader->read_len);
 		if (code != HPE_OK)
 			*at = data.data + (llhttp_get_error_pos(&reader->parser) - line.data);
 		else
-			reader->fed = line.len;
-		reader->base = data.data;
+			reader->read_len = line.len;
+		reader->message_start = data.data;
 	}
 	return code;
 }
 
 /* Gives llhttp the new bytes of `data`. Sets *at where llhttp stopped, unless it has read all. */
-static llhttp_errno_t execute_new(struct http1_reader *reader, struct slice data,
-                                  struct arena *arena, const char **at)
+static llhttp_errno_t execute_new_bytes(struct http1_reader *reader, struct slice data,
+                                        struct arena *arena, const char **at)
 {
-	llhttp_errno_t code = reader->raw ? execute_raw(reader, data, arena, at) : HPE_OK;
+	llhttp_errno_t code =
+	    reader->has_raw_query ? execute_request_line(reader, data, arena, at) : HPE_OK;
 
-	if (code != HPE_OK || reader->fed == data.len)
+	if (code != HPE_OK || reader->read_len == data.len)
 		return code;
-	code = llhttp_execute(&reader->parser, data.data + reader->fed, data.len - reader->fed);
+	code =
+	    llhttp_execute(&reader->parser, data.data + reader->read_len, data.len - reader->read_len);
 	*at = llhttp_get_error_pos(&reader->parser);
 	return code;
 }
 
-/* Gives llhttp the bytes up to `end`. HTTP1_MESSAGE: it stopped at the end of head or message. */
-static enum http1_result feed(struct http1_reader *reader, struct slice data, size_t end,
-                              struct arena *arena, struct http1_message *message)
+/*
+ * Gives llhttp the bytes up to `end`. Returns HTTP1_MESSAGE if it has stopped behind the head or
+ * the message, as the callbacks above make it do, or HTTP1_MORE if it has read all.
+ */
+static enum http1_result feed_parser(struct http1_reader *reader, struct slice data, size_t end,
+                                     struct arena *arena, struct http1_message *message)
 {
 	const char *at = NULL;
 	llhttp_errno_t code;
 
 	if (data.len < end)
 		end = data.len;
-	if (reader->fed >= end)
+	if (reader->read_len >= end)
 		return HTTP1_MORE;
 	data.len = end;
-	code = execute_new(reader, data, arena, &at);
-	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->raw && at < data.data + end &&
-	    is_raw(*at)) {
+	code = execute_new_bytes(reader, data, arena, &at);
+	if (__builtin_expect(code == HPE_INVALID_URL, 0) && !reader->has_raw_query &&
+	    at < data.data + end && is_raw_byte(*at)) {
 		begin_message(reader); /* read the request line again */
-		reader->raw = true;
-		code = execute_new(reader, data, arena, &at);
+		reader->has_raw_query = true;
+		code = execute_new_bytes(reader, data, arena, &at);
 	}
 	if (code == HPE_OK) {
-		reader->fed = end;
+		reader->read_len = end;
 		return HTTP1_MORE;
 	}
 	if (code == HPE_PAUSED) {
-		reader->fed = (size_t)(at - data.data);
+		reader->read_len = (size_t)(at - data.data);
 		llhttp_resume(&reader->parser);
 		return HTTP1_MESSAGE;
 	}
 	if (code == HPE_INVALID_VERSION || code == HPE_PAUSED_H2_UPGRADE)
 		return HTTP1_BAD_VERSION;
 	if (!at)
-		return bad(message, "expected more memory", reader->fed);
-	return bad(message, llhttp_get_error_reason(&reader->parser), (size_t)(at - data.data));
+		return refuse_as_bad(message, "expected more memory", reader->read_len);
+	return refuse_as_bad(message, llhttp_get_error_reason(&reader->parser),
+	                     (size_t)(at - data.data));
 }
 
-struct gather {
-	char *to;
+struct gathered_body {
+	char *data;
 	size_t len;
 };
 
-static int on_gather(llhttp_t *parser, const char *at, size_t len)
+static int on_body(llhttp_t *parser, const char *at, size_t len)
 {
-	struct gather *gather = parser->data;
+	struct gathered_body *body = parser->data;
 
-	memcpy(gather->to + gather->len, at, len);
-	gather->len += len;
+	memcpy(body->data + body->len, at, len);
+	body->len += len;
 	return HPE_OK;
 }
 
 /*
  * Copies the body of a chunked message into one piece. Chunks are gathered once all have arrived,
  * because the arena may have been reset before. The same parser reads them again, because another
- * one could read them differently.
+ * one could read them differently. Returns false if there is no memory.
  */
 static bool gather_chunks(const struct http1_reader *reader, struct slice data, struct arena *arena,
                           struct slice *body)
 {
-	static const llhttp_settings_t gather_settings = {
-	    .on_body = on_gather,
+	static const llhttp_settings_t body_settings = {
+	    .on_body = on_body,
 	    .on_message_complete = on_complete,
 	};
-	struct gather gather = {.to = arena_alloc(arena, reader->fed - reader->head_len)};
+	struct gathered_body gathered = {arena_alloc(arena, reader->read_len - reader->head_len), 0};
 	struct slice line = {NULL, 0};
 	llhttp_t parser;
 
-	if (reader->raw)
-		line = replace_raw(data, arena);
-	if (!gather.to || (reader->raw && !line.data))
+	if (reader->has_raw_query)
+		line = copy_line_without_raw_bytes(data, arena);
+	if (!gathered.data || (reader->has_raw_query && !line.data))
 		return false;
-	llhttp_init(&parser, HTTP_REQUEST, &gather_settings);
-	parser.data = &gather;
+	llhttp_init(&parser, HTTP_REQUEST, &body_settings);
+	parser.data = &gathered;
 	if (line.len > 0)
 		llhttp_execute(&parser, line.data, line.len);
-	llhttp_execute(&parser, data.data + line.len, reader->fed - line.len);
-	*body = (struct slice){gather.to, gather.len};
+	llhttp_execute(&parser, data.data + line.len, reader->read_len - line.len);
+	*body = (struct slice){gathered.data, gathered.len};
 	return true;
 }
 
-/* Whether to send 100 Continue: not for HTTP/1.0, and not once the body has begun to arrive. */
+/*
+ * Whether the client waits for "100 Continue" before it sends the body: not with HTTP/1.0, and not
+ * once the body has begun to arrive.
+ */
 static bool awaits_continue(const struct http1_reader *reader, struct slice data)
 {
-	return !reader->continued && reader->parser.http_minor == 1 && data.len == reader->head_len &&
+	return !reader->continue_was_sent && reader->parser.http_minor == 1 &&
+	       data.len == reader->head_len &&
 	       slice_equal_nocase(http_fields_value(&reader->fields, data.data, HTTP_FIELD_EXPECT, 0),
 	                          SLICE("100-continue"));
 }
@@ -324,13 +345,13 @@ static bool awaits_continue(const struct http1_reader *reader, struct slice data
 static enum http1_result read_head(struct http1_reader *reader, struct slice data,
                                    struct arena *arena, struct http1_message *message)
 {
-	enum http1_result result = feed(reader, data, reader->header_max, arena, message);
+	enum http1_result result = feed_parser(reader, data, reader->header_max, arena, message);
 
-	if (result == HTTP1_MORE && reader->fed >= reader->header_max)
+	if (result == HTTP1_MORE && reader->read_len >= reader->header_max)
 		return reader->parser.http_major == 0 ? HTTP1_TARGET_LONG : HTTP1_HEADER_LONG;
 	if (result != HTTP1_MESSAGE)
 		return result;
-	reader->head_len = reader->fed;
+	reader->head_len = reader->read_len;
 	return check_head(reader, data, message);
 }
 
@@ -338,9 +359,9 @@ static enum http1_result read_chunks(struct http1_reader *reader, struct slice d
                                      struct arena *arena, struct http1_message *message)
 {
 	size_t end = reader->head_len + reader->body_max;
-	enum http1_result result = feed(reader, data, end, arena, message);
+	enum http1_result result = feed_parser(reader, data, end, arena, message);
 
-	if (result == HTTP1_MORE && reader->fed >= end)
+	if (result == HTTP1_MORE && reader->read_len >= end)
 		return HTTP1_BODY_LONG;
 	if (result == HTTP1_MESSAGE && !gather_chunks(reader, data, arena, &message->body))
 		return HTTP1_BODY_LONG;
@@ -357,43 +378,48 @@ static enum http1_result read_body(struct http1_reader *reader, struct slice dat
 	if (data.len - reader->head_len < len)
 		return HTTP1_MORE;
 	message->body = (struct slice){data.data + reader->head_len, len};
-	reader->fed = reader->head_len + len;
+	reader->read_len = reader->head_len + len;
 	return HTTP1_MESSAGE;
 }
 
 /*
- * Makes a template of this message if it has no body, since the next message is likely the same
- * except for its target. Not without a Host: whether a Host may be absent depends on the target.
+ * Makes a template of this message's head, since the next message is likely the same except for its
+ * target. Not of a message with a body, nor without a Host: whether a Host may be absent depends on
+ * the target.
  */
 static void learn_template(struct http1_reader *reader, struct slice data, struct slice target)
 {
-	if (reader->fed > reader->head_len || !reader->keep_alive ||
-	    !http_fields_has(&reader->fields, HTTP_FIELD_HOST))
+	bool has_body = reader->read_len > reader->head_len;
+
+	if (has_body || !reader->keep_alive || !http_fields_has(&reader->fields, HTTP_FIELD_HOST))
 		return;
-	http1_template_learn(&reader->form, (struct slice){data.data, reader->head_len}, target);
+	http1_template_learn(&reader->last_head, (struct slice){data.data, reader->head_len}, target);
 	reader->former_target_len = reader->target.len;
-	reader->former_line_count = reader->fields.count;
-	reader->former_has = reader->fields.has;
-	reader->former_forwarded = reader->fields.forwarded;
+	reader->former_line_count = reader->fields.line_count;
+	reader->former_present_bits = reader->fields.present_bits;
+	reader->former_has_proxy_field = reader->fields.has_proxy_field;
 }
 
-/* Reads the message by the template, if it matches. */
+/*
+ * Reads the message by the template; returns false if it does not match. The fields are those of
+ * the message before, moved by the difference between the lengths of the targets.
+ */
 static bool read_by_template(struct http1_reader *reader, struct slice data)
 {
 	struct slice head = {data.data, u64_min(data.len, reader->header_max)};
-	struct slice target = http1_template_match(&reader->form, head);
-	uint32_t len = (uint32_t)target.len;
+	struct slice target = http1_template_match(&reader->last_head, head);
+	uint32_t target_len = (uint32_t)target.len;
 
 	if (!target.data)
 		return false;
 	for (unsigned i = 0; i < reader->former_line_count; i++) /* wraps modulo 2^32 */
-		reader->fields.lines[i].value.at += len - reader->former_target_len;
-	reader->former_target_len = len;
-	reader->fields.count = reader->former_line_count;
-	reader->fields.has = reader->former_has;
-	reader->fields.forwarded = reader->former_forwarded;
-	reader->target = (struct http_span){reader->form.before, len};
-	reader->head_len = reader->fed = http1_template_len(&reader->form, len);
+		reader->fields.lines[i].value.at += target_len - reader->former_target_len;
+	reader->former_target_len = target_len;
+	reader->fields.line_count = reader->former_line_count;
+	reader->fields.present_bits = reader->former_present_bits;
+	reader->fields.has_proxy_field = reader->former_has_proxy_field;
+	reader->target = (struct http_span){reader->last_head.before_len, target_len};
+	reader->head_len = reader->read_len = http1_template_len(&reader->last_head, target_len);
 	return true;
 }
 
@@ -413,15 +439,15 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 
 	if (data.len == 0)
 		return HTTP1_MORE;
-	if (reader->fed == 0) {
+	if (reader->read_len == 0) {
 		if (read_by_template(reader, data)) { /* the parser still has the method and version */
-			message->body = (struct slice){data.data + reader->fed, 0};
+			message->body = (struct slice){data.data + reader->read_len, 0};
 			fill_message(reader, data, message);
 			return HTTP1_MESSAGE;
 		}
 		begin_message(reader);
 	}
-	reader->base = data.data;
+	reader->message_start = data.data;
 	reader->parser.data = reader;
 	if (reader->head_len == 0) {
 		result = read_head(reader, data, arena, message);
@@ -430,7 +456,7 @@ enum http1_result http1_read(struct http1_reader *reader, struct slice data, str
 	}
 	result = read_body(reader, data, arena, message);
 	if (result == HTTP1_MORE && awaits_continue(reader, data)) {
-		reader->continued = true;
+		reader->continue_was_sent = true;
 		return HTTP1_CONTINUE;
 	}
 	fill_message(reader, data, message);

@@ -39,19 +39,19 @@ enum http1_result {
 struct http1_reader {
 	llhttp_t parser;
 	size_t header_max, body_max; /* body_max counts the framing of chunks too */
-	const char *base;            /* the message's first byte, during a call of http1_read */
-	size_t fed;                  /* bytes of the message that are read */
+	const char *message_start;   /* during a call of http1_read */
+	size_t read_len;             /* bytes of the message that are read */
 	size_t head_len;             /* 0 until the head is complete */
-	bool raw;                    /* the query has bytes from 0x80 on */
-	struct http_span target, name, value;
+	bool has_raw_query;          /* the query has bytes from 0x80 on */
+	struct http_span target, field_name, field_value;
 	struct http_fields fields;
-	bool keep_alive, continued;
-	struct http1_template
-	    form; /* of the message before; its `fields.lines` stay valid until llhttp reads */
+	bool keep_alive, continue_was_sent;
+	/* The message before this one; its `fields.lines` stay valid until llhttp reads. */
+	struct http1_template last_head;
 	uint32_t former_target_len;
 	unsigned former_line_count;
-	uint32_t former_has;
-	bool former_forwarded;
+	uint32_t former_present_bits;
+	bool former_has_proxy_field;
 };
 
 struct http1_message {

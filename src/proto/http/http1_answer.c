@@ -1,4 +1,5 @@
-/* http1_answer.c: writes an answer in the form of HTTP/1. */
+/* http1_answer.c: writes the answer to a request as a message of HTTP/1: status line, header fields
+ * and body. */
 #include "base/number.h"
 #include "proto/http/http_answer.h"
 #include "proto/http/http_session.h"
@@ -6,6 +7,7 @@
 /* Enough for any head: the values, and the text around them. */
 #define HEAD_MAX (HTTP_ANSWER_VALUES_MAX + 512)
 
+/* Like the functions below, returns the end of what it has written. */
 static char *put(char *to, struct slice text)
 {
 	return mempcpy(to, text.data, text.len);
@@ -31,7 +33,7 @@ static char *put_fields(char *to, const struct http_answer *answer)
 	return to;
 }
 
-/* Writes status line and header fields; returns their end. */
+/* Writes the status line and the header fields. */
 static char *put_head(char *to, const struct http_answer *answer, const struct request *request,
                       size_t body_len)
 {
@@ -59,17 +61,17 @@ static void add_answer(const struct request *request, const struct reply *reply,
 {
 	struct http_answer answer;
 	char head[HEAD_MAX];
-	size_t body = out->len, head_len, len;
+	size_t start = out->len, head_len, body_len;
 
 	http_answer_make(&answer, request, reply, out);
-	head_len = (size_t)(put_head(head, &answer, request, out->len - body) - head);
+	head_len = (size_t)(put_head(head, &answer, request, out->len - start) - head);
 	if (request->flags & HTTP_NO_BODY)
-		out->len = body;
-	len = out->len - body;
+		out->len = start;
+	body_len = out->len - start;
 	if (!buffer_reserve(out, head_len))
 		return;
-	memmove(out->data + body + head_len, out->data + body, len);
-	memcpy(out->data + body, head, head_len);
+	memmove(out->data + start + head_len, out->data + start, body_len);
+	memcpy(out->data + start, head, head_len);
 	out->len += head_len;
 }
 

@@ -17,7 +17,7 @@
 
 /* The head of a message without a body, without its target. Zeroed: there is none. */
 struct http1_template {
-	uint16_t before, behind; /* bytes before the target, and behind its last byte */
+	uint16_t before_len, behind_len; /* bytes before the target, and behind its last byte */
 	char bytes[HTTP1_TEMPLATE_MAX];
 };
 
@@ -32,7 +32,7 @@ struct slice http1_template_match(const struct http1_template *template, struct 
 /** Bytes of a matching head with a target of `target_len` bytes. */
 static inline size_t http1_template_len(const struct http1_template *template, size_t target_len)
 {
-	return template->before + target_len + template->behind;
+	return template->before_len + target_len + template->behind_len;
 }
 
 #endif

@@ -1,3 +1,7 @@
+/*
+ * http_answer.c: makes the HTTP answer to a request, for HTTP/1 and HTTP/2: the status, the header
+ * fields, and the body, most often the server's decision in JSON.
+ */
 #include "proto/http/http_answer.h"
 
 #include "base/number.h"
@@ -12,9 +16,9 @@
 #define JSON_TYPE  SLICE("application/json")
 #define PLAIN_TYPE SLICE("text/plain; charset=utf-8")
 
-/* Enough for the four numbers of RateLimit and RateLimit-Policy with their separators. */
+/* Bytes that are enough for the four numbers of RateLimit and RateLimit-Policy. */
 #define RATELIMIT_MAX 128
-/* Enough for a decision in JSON, without its names and permit. */
+/* Bytes that are enough for a decision in JSON, without its names and permit. */
 #define DECISION_MAX 384
 
 enum http_error http_error_of(int status)
@@ -39,6 +43,7 @@ enum http_error http_error_of(int status)
 	return index < sizeof errors_of / sizeof *errors_of ? errors_of[index] : HTTP_ERROR_INTERNAL;
 }
 
+/* throttlecrab has other codes for a missing and for an invalid field. */
 enum http_error http_throttlecrab_error_of(int status)
 {
 	return status == WEIR_ENOTFOUND                         ? HTTP_ERROR_FIELDS
@@ -46,16 +51,17 @@ enum http_error http_throttlecrab_error_of(int status)
 	                                                        : http_error_of(status);
 }
 
-static uint64_t seconds(uint64_t ns)
+static uint64_t ceil_seconds(uint64_t ns)
 {
 	return ceil_div(ns, NS_PER_S);
 }
 
-static uint64_t milliseconds(uint64_t ns)
+static uint64_t ceil_milliseconds(uint64_t ns)
 {
 	return ceil_div(ns, NS_PER_MS);
 }
 
+/* Adds a header field whose value has been appended to answer->values, from `begin` on. */
 static void add_field(struct http_answer *answer, enum http_answer_name name, size_t begin)
 {
 	answer->fields[answer->field_count++] =
@@ -104,7 +110,10 @@ static void add_structured_string(struct buffer *out, const char *text)
 	buffer_add(out, "\"", 1);
 }
 
-/* `text` is a literal, so the compiler knows its length. */
+/*
+ * Returns the end of what it has written, as all put functions do. `text` is a literal, so the
+ * compiler knows its length.
+ */
 static inline __attribute__((always_inline)) char *put_text(char *to, const char *text)
 {
 	return mempcpy(to, text, strlen(text));
@@ -116,7 +125,10 @@ static inline __attribute__((always_inline)) char *put_number(char *to, const ch
 	return format_u64(put_text(to, text), value);
 }
 
-/* Adds RateLimit-Policy and RateLimit in the syntax of draft-ietf-httpapi-ratelimit-headers-10. */
+/*
+ * Adds RateLimit-Policy ("name";q=100;w=60) and RateLimit ("name";r=99;t=1) in the syntax of
+ * draft-ietf-httpapi-ratelimit-headers-10: quota, window, remaining, and time to the reset.
+ */
 static void add_ratelimit(struct http_answer *answer, const struct weir_decision *d)
 {
 	struct buffer *values = &answer->values;
@@ -129,21 +141,24 @@ static void add_ratelimit(struct http_answer *answer, const struct weir_decision
 	if (!to)
 		return;
 	to = put_number(to, ";q=", d->quota);
-	to = put_number(to, ";w=", u64_max(seconds(d->window_ns), 1));
+	to = put_number(to, ";w=", u64_max(ceil_seconds(d->window_ns), 1));
 	values->len = (size_t)(to - values->data);
 	add_field(answer, HTTP_ANSWER_RATELIMIT_POLICY, begin);
 	to = mempcpy(to, values->data + begin, name_len);
 	begin = values->len;
 	to = put_number(to, ";r=", d->remaining);
-	to = put_number(to, ";t=", seconds(d->reset_after_ns));
+	to = put_number(to, ";t=", ceil_seconds(d->reset_after_ns));
 	values->len = (size_t)(to - values->data);
 	add_field(answer, HTTP_ANSWER_RATELIMIT, begin);
 }
 
-/* Writes `name` as a JSON string, which needs at most 6 bytes for each byte of the name. */
+/* A character that is escaped in a JSON string needs 6 bytes at most. */
+#define JSON_ESCAPE_MAX 6
+
+/* Writes the literal `field` and `name` as a JSON string, or null. */
 static char *put_name(char *to, const char *field, struct slice name)
 {
-	struct buffer out = {.capacity = 6 * name.len + 1};
+	struct buffer out = {.capacity = JSON_ESCAPE_MAX * name.len + 1};
 
 	to = put_text(to, field);
 	if (!name.data)
@@ -156,27 +171,30 @@ static char *put_name(char *to, const char *field, struct slice name)
 	return to;
 }
 
-/* Adds the members of a rule's result, a JSON object, to the decision's own. */
+/* Adds the members of a rule's result, a JSON object of the configuration, unless it is empty. */
 static void add_result(struct buffer *out, const char *result)
 {
 	const char *begin = strchr(result, '{'), *end = strrchr(result, '}');
+	bool is_object = begin && end;
 
-	if (!begin || !end || begin + 1 + strspn(begin + 1, " \t\r\n") >= end)
+	if (!is_object || begin + 1 + strspn(begin + 1, " \t\r\n") >= end)
 		return;
 	buffer_add(out, ",", 1);
 	buffer_add(out, begin + 1, (size_t)(end - begin) - 1);
 }
 
-static struct slice name_of(const char *name)
+static struct slice slice_or_null(const char *name)
 {
 	return name ? slice_of(name) : (struct slice){NULL, 0};
 }
 
+/* Appends the decision as a JSON object. It is written into memory that is reserved once: fast. */
 static void add_decision(struct buffer *out, const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
-	struct slice limit = name_of(d->limit), rule = name_of(d->rule);
-	char *to = buffer_reserve(out, DECISION_MAX + 6 * (limit.len + rule.len) + reply->permit.len);
+	struct slice limit = slice_or_null(d->limit), rule = slice_or_null(d->rule);
+	size_t names_max = JSON_ESCAPE_MAX * (limit.len + rule.len);
+	char *to = buffer_reserve(out, DECISION_MAX + names_max + reply->permit.len);
 
 	if (!to)
 		return;
@@ -185,10 +203,10 @@ static void add_decision(struct buffer *out, const struct reply *reply)
 	to = put_name(to, FIELD(limit), limit);
 	to = put_number(to, FIELD(quota), d->quota);
 	to = put_number(to, FIELD(remaining), d->remaining);
-	to = put_number(to, FIELD(retry_after_ms), milliseconds(d->retry_after_ns));
-	to = put_number(to, FIELD(reset_after_ms), milliseconds(d->reset_after_ns));
+	to = put_number(to, FIELD(retry_after_ms), ceil_milliseconds(d->retry_after_ns));
+	to = put_number(to, FIELD(reset_after_ms), ceil_milliseconds(d->reset_after_ns));
 	if (d->paced || d->wait_ns > 0)
-		to = put_number(to, FIELD(wait_ms), milliseconds(d->wait_ns));
+		to = put_number(to, FIELD(wait_ms), ceil_milliseconds(d->wait_ns));
 	to = put_text(put_text(to, FIELD(reason)), "\"");
 	to = put_text(to, weir_reason_text(d->reason)); /* lower-case letters and '_' */
 	*to++ = '"';
@@ -216,14 +234,19 @@ static const char *denial_status(enum weir_reason reason)
 	return unhealthy ? "503 Service Unavailable" : "429 Too Many Requests";
 }
 
+/*
+ * Answers with a decision. /auth (from_proxy) answers a proxy: the permit is in a header field,
+ * since there is no body if the request may pass, and request->detail is the status of a denial.
+ */
 static void answer_decision(struct http_answer *answer, const struct request *request,
                             const struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
 
 	if (!d->allowed && request->detail) {
-		memcpy(format_u64(answer->own_status, (uint64_t)request->detail), " Denied",
-		       sizeof " Denied");
+		char *end = format_u64(answer->own_status, (uint64_t)request->detail);
+
+		memcpy(end, " Denied", sizeof " Denied");
 		answer->status = answer->own_status;
 	} else if (!d->allowed && request->op == REQUEST_ACQUIRE) {
 		answer->status = denial_status(d->reason);
@@ -243,7 +266,7 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 	if (!d->allowed && request->op != REQUEST_REFUND) {
 		size_t begin = answer->values.len;
 
-		buffer_add_u64(&answer->values, u64_max(seconds(d->retry_after_ns), 1));
+		buffer_add_u64(&answer->values, u64_max(ceil_seconds(d->retry_after_ns), 1));
 		add_field(answer, HTTP_ANSWER_RETRY_AFTER, begin);
 	}
 }
@@ -274,7 +297,7 @@ static void add_throttlecrab_error(struct buffer *out, struct slice message)
 	buffer_add_text(out, "\"}");
 }
 
-/* Whether the answer is an error; sets which one and its message. */
+/* Whether the request is answered with an error. If so, sets which one and its message. */
 static bool is_error(const struct request *request, const struct reply *reply,
                      enum http_error *error, struct slice *message)
 {
@@ -345,7 +368,8 @@ static void add_throttlecrab(struct buffer *out, const struct reply *reply)
 	out->len = (size_t)(to - out->data);
 }
 
-static void add_force(const struct request *request, struct buffer *out)
+/* Appends the key of a breaker and the phase that the request has forced. */
+static void add_forced_phase(const struct request *request, struct buffer *out)
 {
 	buffer_add_text(out, "\",\"key\":\"");
 	buffer_add_json(out, request->key);
@@ -354,7 +378,8 @@ static void add_force(const struct request *request, struct buffer *out)
 	buffer_add(out, "\"", 1);
 }
 
-static void add_share(const struct request *request, struct buffer *out)
+/* Appends the share of requests that the limit denies from now on. */
+static void add_denied_share(const struct request *request, struct buffer *out)
 {
 	char deny[DECIMAL_TEXT_MAX];
 
@@ -363,12 +388,12 @@ static void add_share(const struct request *request, struct buffer *out)
 	buffer_add_text(out, deny);
 }
 
-/* Appends the state that the request has set. */
-static void add_switch(struct buffer *out, const struct request *request)
+/* Appends what an operator's request has set, for /v1/shed or /v1/breaker. */
+static void add_override(struct buffer *out, const struct request *request)
 {
 	buffer_add_text(out, "{\"limit\":\"");
 	buffer_add_json(out, request->limit);
-	(request->kind == REQUEST_FORCE ? add_force : add_share)(request, out);
+	(request->kind == REQUEST_FORCE ? add_forced_phase : add_denied_share)(request, out);
 	if (request->until_ns != 0) {
 		buffer_add_text(out, ",\"until\":\"");
 		timestamp_add_date(out, request->until_ns);
@@ -377,22 +402,23 @@ static void add_switch(struct buffer *out, const struct request *request)
 	buffer_add(out, "}", 1);
 }
 
-static void add_item(struct buffer *out, bool koala, const struct request *item,
+/* Appends the answer to an item of a batch, in Koala's form if `is_koala`. */
+static void add_item(struct buffer *out, bool is_koala, const struct request *item,
                      const struct reply *reply)
 {
 	enum http_error error;
 	struct slice message;
 	bool failed = is_error(item, reply, &error, &message);
 
-	if (koala)
-		http_koala_item(out, item);
+	if (is_koala)
+		http_koala_begin_item(out, item);
 	if (failed)
-		(koala ? http_koala_error : add_error)(out, error, message);
-	else if (koala)
+		(is_koala ? http_koala_error : add_error)(out, error, message);
+	else if (is_koala)
 		http_koala_body(item, reply, out);
 	else
 		add_decision(out, reply);
-	if (koala)
+	if (is_koala)
 		buffer_add(out, "}", 1);
 }
 
@@ -415,13 +441,14 @@ static void answer_koala(struct http_answer *answer, const struct request *reque
 	answer->status = http_koala_body(request, reply, answer->body);
 }
 
+/* Begins a stream of server-sent events; the server appends the events later. */
 static void answer_events(struct http_answer *answer)
 {
 	answer->type = SLICE("text/event-stream");
 	answer->is_stream = true;
 	add_text_field(answer, HTTP_ANSWER_CACHE_CONTROL, "no-store");
 	add_text_field(answer, HTTP_ANSWER_ACCEL_BUFFERING, "no");
-	buffer_add_text(answer->body, ":\n\n");
+	buffer_add_text(answer->body, ":\n\n"); /* an empty comment, so that the client gets bytes */
 }
 
 static void answer_health(struct http_answer *answer, const struct request *request,
@@ -435,6 +462,7 @@ static void answer_health(struct http_answer *answer, const struct request *requ
 	                                                             : SLICE("ok\n"));
 }
 
+/* Answers a request that the server has handled without an error. */
 static void answer_result(struct http_answer *answer, const struct request *request,
                           const struct reply *reply)
 {
@@ -447,7 +475,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		break;
 	case REQUEST_SHED:
 	case REQUEST_FORCE:
-		add_switch(answer->body, request);
+		add_override(answer->body, request);
 		break;
 	case REQUEST_REPORT:
 		buffer_add_text(answer->body, "{\"ok\":true}");

@@ -1,15 +1,19 @@
-/* http_codec.c: the codec of HTTP: chooses HTTP/1 or HTTP/2 by the first bytes of a connection. */
+/*
+ * http_codec.c: the codec of HTTP: turns the bytes of a connection into requests, and replies into
+ * bytes. It chooses HTTP/1 or HTTP/2 by the first bytes of the connection.
+ */
 #include "base/number.h"
 #include "proto/http/http_request.h"
 #include "proto/http2/http2.h"
 
+/* Fills in the request that a complete message of HTTP/1 makes. */
 static void read_message(struct http_request *http, const struct http1_reader *reader,
                          struct slice data, const struct http1_message *message)
 {
 	struct request *request = http->fill.request;
 
 	http->fields = &reader->fields;
-	http->base = data.data;
+	http->head_start = data.data;
 	http->header = (struct http_header){http1_header_lines(reader, data), .is_text = true};
 	http->method = slice_of(message->method);
 	http->target = message->target;
@@ -17,9 +21,10 @@ static void read_message(struct http_request *http, const struct http1_reader *r
 	request->close_after = !message->keep_alive;
 	if (message->http_1_0 && message->keep_alive)
 		request->flags |= HTTP_KEEP_ALIVE;
-	http_read(http);
+	http_read_request(http);
 }
 
+/* Reads one message, and fills in a request, or the error with which to answer. */
 static enum codec_result parse_http1(struct http_session *session, struct slice data,
                                      size_t *consumed, struct arena *arena, struct request *request)
 {
@@ -46,7 +51,10 @@ static enum codec_result parse_http1(struct http_session *session, struct slice 
 	return CODEC_REQUEST;
 }
 
-/* Opens an HTTP/2 session once its preface is complete. Returns whether `data` may begin one. */
+/*
+ * Opens an HTTP/2 session once the preface, a fixed text, has arrived. Returns whether `data`
+ * begins like the preface.
+ */
 static bool begin_http2(struct http_session *session, struct slice data)
 {
 	size_t len = u64_min(data.len, HTTP2_PREFACE.len);
@@ -75,7 +83,8 @@ static enum codec_result parse(void *state, struct slice data, size_t *consumed,
 	return parse_http1(session, data, consumed, arena, request);
 }
 
-static void put_back(void *state)
+/* The functions below do what struct codec says (codec.h), for HTTP/2 alone. */
+static void repeat_request(void *state)
 {
 	struct http_session *session = state;
 
@@ -83,29 +92,29 @@ static void put_back(void *state)
 		http2_repeat_request(session->http2);
 }
 
-static uint64_t unfinished(const void *state)
+static uint64_t unfinished_request(const void *state)
 {
 	const struct http_session *session = state;
 
-	return session->http2 ? http2_unfinished(session->http2) : 0;
+	return session->http2 ? http2_unfinished_request(session->http2) : 0;
 }
 
-static void stop(void *state, struct buffer *out)
+static void append_goodbye(void *state, struct buffer *out)
 {
 	struct http_session *session = state;
 
 	if (session->http2)
-		http2_stop(session->http2, out);
+		http2_append_goodbye(session->http2, out);
 }
 
-static unsigned cancelled(void *state)
+static unsigned next_cancelled(void *state)
 {
 	struct http_session *session = state;
 
-	return session->http2 ? http2_cancelled(session->http2) : 0;
+	return session->http2 ? http2_next_cancelled(session->http2) : 0;
 }
 
-static void look_ahead(void *state, struct slice data)
+static void find_cancellations(void *state, struct slice data)
 {
 	struct http_session *session = state;
 
@@ -113,7 +122,7 @@ static void look_ahead(void *state, struct slice data)
 		http2_find_cancellations(session->http2, data);
 }
 
-static bool streams(const void *state)
+static bool answers_in_any_order(const void *state)
 {
 	return ((const struct http_session *)state)->http2;
 }
@@ -129,9 +138,9 @@ static void reply_to(void *state, const struct request *request, const struct re
 		http1_answer(request, reply, out);
 }
 
-static void send(void *state, struct slice answers, struct buffer *out)
+static void frame_answers(void *state, struct slice answers, struct buffer *out)
 {
-	http2_send(((struct http_session *)state)->http2, answers, out);
+	http2_frame_answers(((struct http_session *)state)->http2, answers, out);
 }
 
 static void close_session(void *state)
@@ -154,14 +163,14 @@ const struct codec http_codec = {
     .name = "http",
     .session_size = sizeof(struct http_session),
     .open = open_http_session,
-    .answers_in_any_order = streams,
+    .answers_in_any_order = answers_in_any_order,
     .close = close_session,
     .parse = parse,
-    .repeat_request = put_back,
-    .unfinished_request = unfinished,
-    .next_cancelled = cancelled,
-    .find_cancellations = look_ahead,
-    .append_goodbye = stop,
+    .repeat_request = repeat_request,
+    .unfinished_request = unfinished_request,
+    .next_cancelled = next_cancelled,
+    .find_cancellations = find_cancellations,
+    .append_goodbye = append_goodbye,
     .reply = reply_to,
-    .frame_answers = send,
+    .frame_answers = frame_answers,
 };

@@ -2,7 +2,7 @@
  * http_fields.h: stores the header fields that Weir reads, for HTTP/1 and HTTP/2.
  *
  * Values are stored as offsets from the first byte of the head. The head may be at another address
- * later; functions get its present address as `base`.
+ * later; functions get its present address as `head_start`.
  */
 #ifndef PROTO_HTTP_FIELDS_H
 #define PROTO_HTTP_FIELDS_H
@@ -51,10 +51,10 @@ struct http_field_line {
 
 struct http_fields {
 	struct http_field_line lines[HTTP_FIELD_LINES_MAX];
-	unsigned count;
-	uint32_t has; /* a bit for each enum http_field */
+	unsigned line_count;
+	uint32_t present_bits; /* a bit for each enum http_field */
 	bool too_many;
-	bool forwarded; /* there is a field that proxies add, such as Via */
+	bool has_proxy_field; /* there is a field that proxies add, such as Via */
 };
 
 /** Stores the field if it is in HTTP_FIELD_LIST. */
@@ -62,31 +62,32 @@ void http_fields_add(struct http_fields *fields, struct slice name, struct http_
 static inline void http_fields_store(struct http_fields *fields, enum http_field field,
                                      struct http_span value)
 {
-	fields->has |= 1u << field;
-	if (fields->count == HTTP_FIELD_LINES_MAX)
+	fields->present_bits |= 1u << field;
+	if (fields->line_count == HTTP_FIELD_LINES_MAX)
 		fields->too_many = true;
 	else
-		fields->lines[fields->count++] = (struct http_field_line){field, value};
+		fields->lines[fields->line_count++] = (struct http_field_line){field, value};
 }
 
 /** Removes all fields. The content of `lines` stays, see http1_template.h. */
 static inline void http_fields_clear(struct http_fields *fields)
 {
-	fields->count = fields->has = 0;
-	fields->too_many = fields->forwarded = false;
+	fields->line_count = fields->present_bits = 0;
+	fields->too_many = fields->has_proxy_field = false;
 }
 
 /** The value of lines[index], without blanks around it. */
-struct slice http_fields_line(const struct http_fields *fields, const char *base, unsigned index);
+struct slice http_fields_line(const struct http_fields *fields, const char *head_start,
+                              unsigned index);
 
 /** Whether there is a line of the field. */
 static inline bool http_fields_has(const struct http_fields *fields, enum http_field field)
 {
-	return fields->has >> field & 1;
+	return fields->present_bits >> field & 1;
 }
 
 /** The value of the field's `nth` line, from 0; data NULL if there is none. */
-struct slice http_fields_value(const struct http_fields *fields, const char *base,
+struct slice http_fields_value(const struct http_fields *fields, const char *head_start,
                                enum http_field field, unsigned nth);
 
 /* All fields of a header, in order. */

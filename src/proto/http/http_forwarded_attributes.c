@@ -1,6 +1,7 @@
 /*
- * http_forwarded_attributes.c: finds header fields, cookies and query parameters of a proxied
- * request that rules use as attributes.
+ * http_forwarded_attributes.c: finds header fields, cookies and query parameters of a visitor's
+ * request that rules use as attributes; a proxy has forwarded the request, to ask whether it may
+ * pass.
  *
  * The visitor chooses all of them. So each is read at most twice and compared with each wanted
  * name, and memory is bounded by the size of the head.
@@ -9,17 +10,17 @@
 #include "proto/http/http_session.h"
 #include "proto/http/query.h"
 
-/* One wanted attribute. */
+/* The value of a wanted attribute. A header field may have several lines, which are joined. */
 struct found {
-	struct slice value; /* data NULL: there is none */
-	size_t lines, len;  /* for a header field: its lines, and their bytes with ", " after each */
-	char *end;          /* of the lines that are joined so far */
+	struct slice value;            /* data NULL if there is none */
+	size_t line_count, joined_len; /* joined_len has ", " after each line */
+	char *joined_end;              /* of the lines that are joined so far */
 };
 
 struct search {
 	struct arena *arena;
 	const struct forwarded_list *wanted;
-	struct found *found; /* as `wanted` */
+	struct found *found; /* an entry for each of `wanted` */
 };
 
 typedef void visit_line(struct found *found, struct slice value);
@@ -27,19 +28,20 @@ typedef void visit_line(struct found *found, struct slice value);
 static void count_line(struct found *found, struct slice value)
 {
 	found->value = value;
-	found->lines++;
-	found->len += value.len + 2;
+	found->line_count++;
+	found->joined_len += value.len + 2;
 }
 
 static void join_line(struct found *found, struct slice value)
 {
-	if (found->lines < 2)
+	if (found->line_count < 2)
 		return;
-	memcpy(found->end, value.data, value.len);
-	memcpy(found->end + value.len, ", ", 2);
-	found->end += value.len + 2;
+	memcpy(found->joined_end, value.data, value.len);
+	memcpy(found->joined_end + value.len, ", ", 2);
+	found->joined_end += value.len + 2;
 }
 
+/* Calls `visit` for each header line of each wanted field. */
 static void visit_lines(struct search *search, struct http_header header, visit_line *visit)
 {
 	struct slice name, value;
@@ -51,7 +53,10 @@ static void visit_lines(struct search *search, struct http_header header, visit_
 				visit(&search->found[i], value);
 }
 
-/* Joins the lines of a field by ", ", as in RFC 9110. */
+/*
+ * Finds the wanted header fields, and joins the lines of a field by ", ", as in RFC 9110. The first
+ * pass counts lines and bytes, the second joins them. Returns 0, or ENOMEM.
+ */
 static int find_headers(struct search *search, struct http_header header)
 {
 	bool must_join = false;
@@ -60,12 +65,12 @@ static int find_headers(struct search *search, struct http_header header)
 	for (size_t i = 0; i < search->wanted->count; i++) {
 		struct found *found = &search->found[i];
 
-		if (found->lines < 2)
+		if (found->line_count < 2)
 			continue;
-		found->end = arena_alloc(search->arena, found->len);
-		if (!found->end)
+		found->joined_end = arena_alloc(search->arena, found->joined_len);
+		if (!found->joined_end)
 			return WEIR_ENOMEM;
-		found->value = (struct slice){found->end, found->len - 2};
+		found->value = (struct slice){found->joined_end, found->joined_len - 2};
 		must_join = true;
 	}
 	if (must_join)
@@ -73,7 +78,8 @@ static int find_headers(struct search *search, struct http_header header)
 	return 0;
 }
 
-static void set_cookie(struct search *search, struct slice name, struct slice value)
+/* Stores the cookie if it is wanted, unless one with the same name came first. */
+static void add_cookie(struct search *search, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < search->wanted->count; i++)
 		if (search->wanted->items[i].in == FORWARDED_FROM_COOKIE && !search->found[i].value.data &&
@@ -93,12 +99,12 @@ static void find_cookies(struct search *search, struct http_header header)
 			struct slice value = slice_cut(&pairs, ';');
 			struct slice cookie = slice_trim(slice_cut(&value, '='));
 
-			set_cookie(search, cookie, slice_trim(value));
+			add_cookie(search, cookie, slice_trim(value));
 		}
 	}
 }
 
-/* Finds the first parameter of each name. */
+/* Finds the first parameter of each wanted name. Returns 0, or ENOMEM. */
 static int find_in_query(struct search *search, struct slice query)
 {
 	struct slice name, value;
@@ -115,6 +121,7 @@ static int find_in_query(struct search *search, struct slice query)
 	return 0;
 }
 
+/* Adds the wanted attributes that the request has. Returns 0, or a status with fill->error set. */
 int http_forwarded_attributes(struct fill *fill, const struct forwarded_list *wanted,
                               const struct http_header *header, struct slice query)
 {

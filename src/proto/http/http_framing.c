@@ -1,4 +1,5 @@
-/* http_framing.c: fills in the error for a message whose framing is broken or too long. */
+/* http_framing.c: makes the request that answers an HTTP message which can not be read, since its
+ * framing is broken or a part of it is too long. */
 #include "base/error.h"
 #include "proto/http/http_request.h"
 
@@ -15,10 +16,11 @@ static const struct {
     [HTTP1_BAD_VERSION] = {HTTP_ERROR_VERSION, "expected HTTP/1.0 or HTTP/1.1"},
 };
 
-void http_refuse_framing(struct fill *fill, enum http1_result result, const char *what, size_t at)
+/* `why` and `at`, the byte where the error was found, are for HTTP1_BAD only. */
+void http_refuse_framing(struct fill *fill, enum http1_result result, const char *why, size_t at)
 {
 	if (result == HTTP1_BAD)
-		error_set(&fill->error, WEIR_ESYNTAX, "%s, at byte %zu of the request", what, at);
+		error_set(&fill->error, WEIR_ESYNTAX, "%s, at byte %zu of the request", why, at);
 	else
 		error_set(&fill->error, WEIR_ESYNTAX, "%s", framing_errors[result].message);
 	http_refuse_as(fill, framing_errors[result].error);

@@ -1,5 +1,6 @@
 /*
- * http_koala.c: reads the requests of Koala's routes.
+ * http_koala.c: reads the requests of the HTTP routes that Weir has in common with Koala, another
+ * rate limiter, whose clients can so use Weir.
  *
  * Parameters are in the query and in a form, the body of a POST; the query's come first, and the
  * first of a name counts. Names that begin with '_' are options; all others are attributes.
@@ -17,9 +18,11 @@ struct option {
 	struct slice value; /* the first one; data NULL if there is none */
 };
 
+enum form_part { FORM_QUERY, FORM_BODY, FORM_PARTS };
+
 struct form {
-	struct slice parts[2]; /* query and body, encoded */
-	struct option *options;
+	struct slice parts[FORM_PARTS]; /* encoded */
+	struct option *options;         /* those that the route has */
 	size_t option_count;
 	size_t attributes_read; /* with repeated ones, to bound the comparisons of names */
 };
@@ -30,7 +33,7 @@ static int fill_out_of_memory(struct fill *fill)
 }
 
 /* The value of the header field with this name; data NULL if there is none. */
-static struct slice head_value(const struct http_request *http, struct slice wanted)
+static struct slice header_value(const struct http_request *http, struct slice wanted)
 {
 	struct http_header header = http->header;
 	struct slice name, value;
@@ -41,15 +44,18 @@ static struct slice head_value(const struct http_request *http, struct slice wan
 	return (struct slice){NULL, 0};
 }
 
-/* Refuses a body of another type: ignoring it could miss attributes that a rule denies. */
-static int find_body(struct http_request *http, struct slice *body)
+/*
+ * Sets *body to the form in the body, if any. A body of another type is refused: ignoring it could
+ * miss attributes that a rule denies.
+ */
+static int find_form_in_body(struct http_request *http, struct slice *body)
 {
 	struct slice type;
 
 	*body = (struct slice){NULL, 0};
 	if (http->body.len == 0)
 		return 0;
-	type = head_value(http, SLICE("content-type"));
+	type = header_value(http, SLICE("content-type"));
 	type = slice_trim(slice_cut(&type, ';'));
 	if (type.len > 0 && !slice_equal_nocase(type, SLICE("application/x-www-form-urlencoded")))
 		return error_set(&http->fill.error, WEIR_EUNSUPPORTED,
@@ -59,6 +65,7 @@ static int find_body(struct http_request *http, struct slice *body)
 	return 0;
 }
 
+/* Sets an option of the route that has this name, unless the form had it before. */
 static void set_option(struct form *form, struct slice name, struct slice value)
 {
 	for (size_t i = 0; i < form->option_count; i++)
@@ -107,7 +114,7 @@ static int add_parameter(struct fill *fill, struct form *form, struct slice name
 	return has_attribute(fill, name) ? 0 : fill_new_attribute(fill, name, value);
 }
 
-static int read_part(struct fill *fill, struct form *form, struct slice rest)
+static int read_form_part(struct fill *fill, struct form *form, struct slice rest)
 {
 	bool coded = query_is_coded(rest);
 	struct slice name, value;
@@ -122,25 +129,28 @@ static int read_part(struct fill *fill, struct form *form, struct slice rest)
 	return status;
 }
 
+/* Reads all parameters as options and attributes. Returns 0, or a status with fill->error set. */
 static int read_form(struct fill *fill, struct form *form)
 {
 	/* A parameter has at least a letter and a '&'. */
-	size_t parameters_max = (form->parts[0].len + 1) / 2 + (form->parts[1].len + 1) / 2;
+	size_t parameters_max =
+	    (form->parts[FORM_QUERY].len + 1) / 2 + (form->parts[FORM_BODY].len + 1) / 2;
 	int status =
 	    fill_reserve_attributes(fill, u64_min(parameters_max, fill->bounds->attributes_max));
 
-	for (size_t i = 0; i < 2 && status == 0; i++)
-		status = read_part(fill, form, form->parts[i]);
+	for (size_t i = 0; i < FORM_PARTS && status == 0; i++)
+		status = read_form_part(fill, form, form->parts[i]);
 	return status;
 }
 
+/* Reads the parameters of a request on a route that has these `n` options. */
 static int read_koala_parameters(struct http_request *http, struct option *options, size_t n)
 {
 	struct form form = {{http->query}, options, n};
 	int status;
 
 	http->fill.request->flags |= HTTP_KOALA;
-	status = find_body(http, &form.parts[1]);
+	status = find_form_in_body(http, &form.parts[FORM_BODY]);
 	return status == 0 ? read_form(&http->fill, &form) : status;
 }
 
@@ -158,6 +168,7 @@ static void set_browse_op(struct request *request, const struct option *write_th
 		}                                                                                          \
 	}
 
+/* /rule/browse: whether the rules let a request with these attributes pass. */
 int http_read_browse(struct http_request *http)
 {
 	struct option writes = WRITE_THROUGH;
@@ -167,11 +178,13 @@ int http_read_browse(struct http_request *http)
 	return status;
 }
 
+/* /rule/update: counts a request in all limits of its rules. */
 int http_read_update(struct http_request *http)
 {
 	return read_koala_parameters(http, NULL, 0);
 }
 
+/* /rule/feedback: takes back as many counted units as the rule sets for erase1 or for erase2. */
 int http_read_feedback(struct http_request *http)
 {
 	struct option type = {SLICE("_feedbackType"), {NULL, 0}};
@@ -186,6 +199,7 @@ int http_read_feedback(struct http_request *http)
 	                 FILL_QUOTE(type.value));
 }
 
+/* /rule/value: how much of a rule's limit is used. */
 int http_read_value(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
@@ -203,6 +217,7 @@ int http_read_alive(struct http_request *http)
 	return 0;
 }
 
+/* /dump/policy and /dump/counter: of one rule, or of all. */
 int http_read_dump(struct http_request *http)
 {
 	struct option rule = {SLICE("rule_no"), {NULL, 0}};
@@ -212,7 +227,7 @@ int http_read_dump(struct http_request *http)
 	return status;
 }
 
-/* Reads an item from its query, which is URL-encoded as a whole once more. */
+/* Reads an item of /multi/browse from its query, which is URL-encoded as a whole once more. */
 static int read_browse_item(struct fill *item, struct slice arg)
 {
 	struct option writes = WRITE_THROUGH;
@@ -222,13 +237,14 @@ static int read_browse_item(struct fill *item, struct slice arg)
 	item->request->kind = REQUEST_BROWSE;
 	item->request->class = REQUEST_ASK;
 	item->request->flags |= HTTP_KOALA;
-	if (query_decode_form(item->arena, arg, &form.parts[0]) != 0)
+	if (query_decode_form(item->arena, arg, &form.parts[FORM_QUERY]) != 0)
 		return fill_out_of_memory(item);
 	status = read_form(item, &form);
 	set_browse_op(item->request, &writes);
 	return status;
 }
 
+/* /multi/browse: a batch of browse requests, in a parameter that is a JSON array. */
 int http_read_multi_browse(struct http_request *http)
 {
 	struct option items = {SLICE("argsJson"), {NULL, 0}};
@@ -238,7 +254,7 @@ int http_read_multi_browse(struct http_request *http)
 		return status;
 	if (!items.value.data)
 		return error_set(&http->fill.error, WEIR_EINVAL, "expected argsJson, a JSON array");
-	status = json_body_read_args(&http->fill, items.value, read_browse_item, http_refuse);
+	status = json_body_read_args(&http->fill, items.value, read_browse_item, http_refuse_by_status);
 	http->fill.request->reply_size = http->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }

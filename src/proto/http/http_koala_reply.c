@@ -1,7 +1,8 @@
-/* http_koala_reply.c: writes the bodies of answers in Koala's format. */
+/* http_koala_reply.c: writes the bodies of answers as clients of Koala, another rate limiter,
+ * expect them. */
 #include "proto/http/http_session.h"
 
-#define DONE "{\"err_no\":0,\"err_msg\":\"OK\"}"
+#define OK_BODY "{\"err_no\":0,\"err_msg\":\"OK\"}"
 
 void http_koala_error(struct buffer *out, enum http_error error, struct slice message)
 {
@@ -29,8 +30,8 @@ static void add_used(struct buffer *out, uint64_t used)
 	buffer_add(out, "}", 1);
 }
 
-/* Writes the name twice, because some clients read "ID" and others "Id". */
-void http_koala_item(struct buffer *out, const struct request *item)
+/* Begins an item of a batch. Writes its name twice: some clients read "ID" and others "Id". */
+void http_koala_begin_item(struct buffer *out, const struct request *item)
 {
 	buffer_add_text(out, "{\"ID\":\"");
 	buffer_add_json(out, item->name);
@@ -39,12 +40,13 @@ void http_koala_item(struct buffer *out, const struct request *item)
 	buffer_add_text(out, "\",\"Result\":");
 }
 
+/* Appends the body, and returns the status of the answer. */
 const char *http_koala_body(const struct request *request, const struct reply *reply,
                             struct buffer *out)
 {
 	switch ((enum request_kind)request->kind) {
 	case REQUEST_EACH_LIMIT:
-		buffer_add_text(out, DONE);
+		buffer_add_text(out, OK_BODY);
 		break;
 	case REQUEST_BROWSE_ALL:
 		add_results(out, reply);

@@ -1,3 +1,8 @@
+/*
+ * http_request.c: lists the routes of the HTTP interface, and turns an HTTP request, of HTTP/1 or
+ * HTTP/2, into a request for the server. It finds the route by path and method, then reads the
+ * route's parameters and the login of the client.
+ */
 #include "proto/http/http_request.h"
 
 #include "base/error.h"
@@ -12,6 +17,8 @@ static int request_out_of_memory(struct http_request *http)
 	return error_set(&http->fill.error, WEIR_ENOMEM, "out of memory");
 }
 
+/* The functions below read the parameters of a route. They return 0, or a status with an error set.
+ */
 static int read_body(struct http_request *http)
 {
 	return json_body_read(&http->fill, http->body);
@@ -22,14 +29,14 @@ static int read_query(struct http_request *http)
 {
 	struct fill *fill = &http->fill;
 	struct slice name, value;
-	bool coded = query_is_coded(http->query);
+	bool is_coded = query_is_coded(http->query);
 	int status = 0;
 
 	while (status == 0 && query_next(&http->query, &name, &value)) {
-		if (coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
-		              (status = query_decode(fill->arena, value, &value)) != 0))
+		if (is_coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
+		                 (status = query_decode(fill->arena, value, &value)) != 0))
 			return error_set(&fill->error, status, "expected two hex digits after every %%");
-		status = fill_field(fill, name, value, false);
+		status = fill_field(fill, name, value, FILL_UNQUOTED);
 	}
 	return status == 0 ? fill_finish(fill) : status;
 }
@@ -41,9 +48,9 @@ static int read_limit_query(struct http_request *http)
 	struct slice value;
 	int status;
 
-	if (query_decode_path(fill->arena, http->rest, &value) != 0)
+	if (query_decode_path(fill->arena, http->path_rest, &value) != 0)
 		return request_out_of_memory(http);
-	status = fill_field(fill, SLICE("limit"), value, false);
+	status = fill_field(fill, SLICE("limit"), value, FILL_UNQUOTED);
 	return status == 0 ? read_query(http) : status;
 }
 
@@ -54,45 +61,47 @@ static struct slice without_authority(struct slice target)
 
 	if (target.len == 0 || *p == '/')
 		return target;
-	p = memmem(p, target.len, "://", 3);
-	p = p ? memchr(p + 3, '/', (size_t)(end - p) - 3) : NULL;
+	p = memmem(p, target.len, "://", strlen("://"));
+	p = p ? memchr(p + 3, '/', (size_t)(end - p) - 3) : NULL; /* the path behind the host */
 	return p ? (struct slice){p, (size_t)(end - p)} : target;
 }
 
 /* Splits the target at the first '?', without the fragment, which clients should not send. */
 static void split_target(struct slice target, struct slice *path, struct slice *query)
 {
-	const char *mark;
+	const char *fragment, *question_mark;
 
 	*path = without_authority(target);
 	*query = (struct slice){NULL, 0};
-	mark = path->len ? memchr(path->data, '#', path->len) : NULL;
-	if (mark)
-		path->len = (size_t)(mark - path->data);
-	mark = path->len ? memchr(path->data, '?', path->len) : NULL;
-	if (mark) {
-		*query = (struct slice){mark + 1, (size_t)(path->data + path->len - mark) - 1};
-		path->len = (size_t)(mark - path->data);
+	fragment = path->len ? memchr(path->data, '#', path->len) : NULL;
+	if (fragment)
+		path->len = (size_t)(fragment - path->data);
+	question_mark = path->len ? memchr(path->data, '?', path->len) : NULL;
+	if (question_mark) {
+		const char *end = path->data + path->len;
+
+		*query = (struct slice){question_mark + 1, (size_t)(end - question_mark) - 1};
+		path->len = (size_t)(question_mark - path->data);
 	}
 }
 
 /*
- * Reads a value that the proxy sends in one of two fields; without either, *value stays. A proxy
- * that sets only one field may forward the other from the client. So fields that differ are an
- * error.
+ * Reads a value that the proxy sends in one of two fields, `a` and `b`; without either, *value
+ * stays. A proxy that sets only one field may forward the other from the client. So fields that
+ * differ are an error, whose message calls the value `what`.
  */
 static int read_proxy_field(struct http_request *http, enum http_field a, enum http_field b,
                             const char *what, struct slice *value)
 {
 	bool found = false;
 
-	for (unsigned i = 0; i < http->fields->count; i++) {
+	for (unsigned i = 0; i < http->fields->line_count; i++) {
 		enum http_field field = http->fields->lines[i].field;
 		struct slice line;
 
 		if (field != a && field != b)
 			continue;
-		line = http_fields_line(http->fields, http->base, i);
+		line = http_fields_line(http->fields, http->head_start, i);
 		if (line.len == 0)
 			continue;
 		if (found && !slice_equal(line, *value))
@@ -106,8 +115,10 @@ static int read_proxy_field(struct http_request *http, enum http_field a, enum h
 	return 0;
 }
 
-/* Reads USER:SECRET in Base64. Without a colon the secret is empty, which no user has. */
-static int read_basic(struct http_request *http, struct slice text, struct request_login *login)
+/* Reads the credentials USER:SECRET in Base64. Without a colon the secret is empty, as no user's
+ * is. */
+static int read_basic_login(struct http_request *http, struct slice text,
+                            struct request_login *login)
 {
 	size_t capacity = text.len / 4 * 3 + 3;
 	char *bytes = arena_alloc(http->fill.arena, capacity);
@@ -119,18 +130,22 @@ static int read_basic(struct http_request *http, struct slice text, struct reque
 	return 0;
 }
 
-/* Reads credentials. Those in an unknown form are an empty secret, which no user has. */
+/*
+ * Reads the credentials in a field, such as "Bearer SECRET". In an unknown form, or in several
+ * lines, they are an empty secret, which no user has.
+ */
 static int read_login(struct http_request *http, enum http_field field, struct request_login *login)
 {
-	struct slice rest = http_fields_value(http->fields, http->base, field, 0), scheme;
+	struct slice rest = http_fields_value(http->fields, http->head_start, field, 0), scheme;
+	bool has_several_lines = http_fields_value(http->fields, http->head_start, field, 1).data;
 
 	login->secret = SLICE("");
-	if (http_fields_value(http->fields, http->base, field, 1).data)
+	if (has_several_lines)
 		return 0;
 	scheme = slice_cut(&rest, ' ');
 	rest = slice_trim(rest);
 	if (slice_equal_nocase(scheme, SLICE("basic")))
-		return read_basic(http, rest, login);
+		return read_basic_login(http, rest, login);
 	if (slice_equal_nocase(scheme, SLICE("bearer")))
 		login->secret = rest;
 	return 0;
@@ -143,9 +158,10 @@ static int join_forwarded_for(struct http_request *http)
 	struct slice line;
 	char *to = NULL;
 
-	*joined = http_fields_value(http->fields, http->base, HTTP_FIELD_FORWARDED_FOR, 0);
+	*joined = http_fields_value(http->fields, http->head_start, HTTP_FIELD_FORWARDED_FOR, 0);
 	for (unsigned nth = 1;
-	     (line = http_fields_value(http->fields, http->base, HTTP_FIELD_FORWARDED_FOR, nth)).data;
+	     (line = http_fields_value(http->fields, http->head_start, HTTP_FIELD_FORWARDED_FOR, nth))
+	         .data;
 	     nth++) {
 		to = arena_alloc(http->fill.arena, joined->len + 1 + line.len);
 		if (!to)
@@ -171,7 +187,7 @@ static struct slice without_port(struct slice host)
 }
 
 /* Whether the port after `name`, the beginning of the Host, is absent, empty, or at most 65535. */
-static bool has_good_port(struct slice host, struct slice name)
+static bool has_valid_port(struct slice host, struct slice name)
 {
 	struct slice port = {name.data + name.len, host.len - name.len};
 	uint64_t number;
@@ -184,23 +200,23 @@ static bool has_good_port(struct slice host, struct slice name)
 /* Reduces "A, Login.Example.com.:8080" to "login.example.com": the last proxy's value, no port. */
 static int normalize_host(struct http_request *http, struct slice *host)
 {
-	const char *mark = host->len ? memrchr(host->data, ',', host->len) : NULL;
+	const char *comma = host->len ? memrchr(host->data, ',', host->len) : NULL;
 	char *copy;
 
-	if (mark)
-		*host = (struct slice){mark + 1, (size_t)(host->data + host->len - mark) - 1};
+	if (comma)
+		*host = (struct slice){comma + 1, (size_t)(host->data + host->len - comma) - 1};
 	*host = without_port(slice_trim(*host));
 	copy = arena_copy(http->fill.arena, *host);
 	if (!copy)
 		return request_out_of_memory(http);
 	for (size_t i = 0; i < host->len; i++)
 		if (copy[i] >= 'A' && copy[i] <= 'Z')
-			copy[i] |= 32;
+			copy[i] |= 'a' - 'A';
 	host->data = copy;
 	return 0;
 }
 
-/* Reads the proxy's own login from Weir-Authorization, since Authorization is the visitor's. */
+/* Reads the proxy's own login from Weir-Authorization, because Authorization is the visitor's. */
 static int read_proxy_login(struct http_request *http)
 {
 	struct request_origin *origin;
@@ -214,14 +230,32 @@ static int read_proxy_login(struct http_request *http)
 	return read_login(http, HTTP_FIELD_WEIR_AUTHORIZATION, &origin->login);
 }
 
+static int fill_proxied_attributes(struct http_request *http, struct slice method,
+                                   struct slice path, struct slice host, struct slice query)
+{
+	struct fill *fill = &http->fill;
+	const struct forwarded_list *wanted = fill->bounds->forwarded_attributes;
+	int status = fill_reserve_attributes(fill, 3 + (wanted ? wanted->count : 0));
+
+	if (status == 0)
+		status = fill_attribute(fill, SLICE("method"), method);
+	if (status == 0)
+		status = fill_attribute(fill, SLICE("path"), path);
+	if (status == 0 && host.len > 0)
+		status = fill_attribute(fill, SLICE("host"), host);
+	return status == 0 && wanted ? http_forwarded_attributes(fill, wanted, &http->header, query)
+	                             : status;
+}
+
 /*
- * Reads the attributes, except the address, of the visitor's request on whose behalf a proxy asks.
- * `path` and *query are the visitor's unless the proxy sends others; *query returns which hold.
+ * Reads the request of a visitor, for whom a proxy asks whether it may pass: all its attributes but
+ * the visitor's address. The proxy sends method, URI and host in fields of their own; without such
+ * a URI, `path` and *query hold. *query is set to the visitor's query.
  */
 static int read_proxied(struct http_request *http, struct slice path, struct slice *query)
 {
 	struct slice method = http->method, uri = {NULL, 0};
-	struct slice host = http_fields_value(http->fields, http->base, HTTP_FIELD_HOST, 0);
+	struct slice host = http_fields_value(http->fields, http->head_start, HTTP_FIELD_HOST, 0);
 	const struct {
 		enum http_field a, b;
 		const char *what;
@@ -231,8 +265,6 @@ static int read_proxied(struct http_request *http, struct slice path, struct sli
 	    {HTTP_FIELD_FORWARDED_URI, HTTP_FIELD_ORIGINAL_URI, "URI", &uri},
 	    {HTTP_FIELD_FORWARDED_HOST, HTTP_FIELD_FORWARDED_HOST, "host", &host},
 	};
-	struct fill *fill = &http->fill;
-	const struct forwarded_list *wanted = fill->bounds->forwarded_attributes;
 	int status = 0;
 
 	for (size_t i = 0; status == 0 && i < sizeof sources / sizeof *sources; i++)
@@ -243,19 +275,14 @@ static int read_proxied(struct http_request *http, struct slice path, struct sli
 		return status;
 	if (uri.data)
 		split_target(uri, &path, query);
-	if (query_normalize(fill->arena, path, &path) != 0)
+	if (query_normalize(http->fill.arena, path, &path) != 0)
 		return request_out_of_memory(http);
-	fill->request->from_proxy = true;
-	if ((status = read_proxy_login(http)) != 0 ||
-	    (status = fill_reserve_attributes(fill, 3 + (wanted ? wanted->count : 0))) != 0 ||
-	    (status = fill_attribute(fill, SLICE("method"), method)) != 0 ||
-	    (status = fill_attribute(fill, SLICE("path"), path)) != 0 ||
-	    (host.len > 0 && (status = fill_attribute(fill, SLICE("host"), host)) != 0) || !wanted)
-		return status;
-	return http_forwarded_attributes(fill, wanted, &http->header, *query);
+	http->fill.request->from_proxy = true;
+	status = read_proxy_login(http);
+	return status == 0 ? fill_proxied_attributes(http, method, path, host, *query) : status;
 }
 
-/* /auth?deny=403 */
+/* A proxy's request to /auth?deny=403, which may set the status of denials. */
 static int read_auth(struct http_request *http)
 {
 	struct slice visitors_query = {NULL, 0}, name, value;
@@ -273,23 +300,26 @@ static int read_auth(struct http_request *http)
 			return error_set(&http->fill.error, WEIR_EINVAL,
 			                 "expected deny to be a status from 400 to 599, found '%.*s'",
 			                 FILL_QUOTE(value));
-		http->fill.request->detail = (int)code;
+		http->fill.request->detail = (int)code; /* the status of a denial */
 	}
 	return 0;
 }
 
 /*
- * Reads a request of Envoy, which appends the visitor's path and query to /auth. Denials have
- * status 429, because Envoy takes any 5xx for a failure of Weir and may then let the request pass.
+ * Reads a request of Envoy, a proxy which appends the visitor's path and query to /auth. Denials
+ * have status 429, because Envoy takes any 5xx for a failure of Weir and may then let the request
+ * pass.
  */
-static int read_auth_below(struct http_request *http)
+static int read_auth_with_path(struct http_request *http)
 {
-	struct slice path = {http->rest.data - 1, http->rest.len + 1}, query = http->query;
+	struct slice path = {http->path_rest.data - 1, http->path_rest.len + 1}; /* with its '/' */
+	struct slice query = http->query;
 
 	http->fill.request->detail = 429;
 	return read_proxied(http, path, &query);
 }
 
+/* Makes the request one that is answered with `error`, and the message of fill->error. */
 void http_refuse_as(struct fill *fill, enum http_error error)
 {
 	const char *text = arena_copy(fill->arena, slice_of(fill->error.message));
@@ -301,7 +331,8 @@ void http_refuse_as(struct fill *fill, enum http_error error)
 	fill->request->local_text = text ? slice_of(text) : SLICE("out of memory");
 }
 
-void http_refuse(struct fill *fill)
+/* The same with the error that the status of fill->error stands for. */
+void http_refuse_by_status(struct fill *fill)
 {
 	int status = fill->error.status;
 
@@ -310,15 +341,16 @@ void http_refuse(struct fill *fill)
 	                         : http_error_of(status));
 }
 
+/* /v1/batch: an array of requests; one with an error is answered with that error. */
 static int read_batch(struct http_request *http)
 {
-	int status = json_body_read_items(&http->fill, http->body, http_refuse);
+	int status = json_body_read_items(&http->fill, http->body, http_refuse_by_status);
 
 	http->fill.request->reply_size = http->fill.request->item_count * HTTP_ITEM_SIZE;
 	return status;
 }
 
-/* /v1/top?n=10 */
+/* /v1/top?n=10: the keys that are denied most */
 static int read_top(struct http_request *http)
 {
 	struct request *request = http->fill.request;
@@ -342,7 +374,8 @@ static int read_top(struct http_request *http)
 static int read_events(struct http_request *http)
 {
 	struct request *request = http->fill.request;
-	struct slice last = http_fields_value(http->fields, http->base, HTTP_FIELD_LAST_EVENT_ID, 0);
+	struct slice last =
+	    http_fields_value(http->fields, http->head_start, HTTP_FIELD_LAST_EVENT_ID, 0);
 
 	if (!last.data || !parse_u64(last, &request->after_event))
 		request->after_event = 0;
@@ -350,6 +383,7 @@ static int read_events(struct http_request *http)
 	return 0;
 }
 
+/* throttlecrab's /throttle, whose limit is in the request */
 static int read_throttle(struct http_request *http)
 {
 	http->fill.request->flags |= HTTP_THROTTLECRAB;
@@ -368,6 +402,7 @@ static int read_nothing(struct http_request *http)
 	return 0;
 }
 
+/* Searched from the first on: frequent routes come first. The last part are those of Koala. */
 static const struct http_route routes[] = {
 #define ROUTE(path, class, methods, kind, op, read)                                                \
 	{                                                                                              \
@@ -376,7 +411,7 @@ static const struct http_route routes[] = {
     ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
     ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
     ROUTE("/v1/acquire/", ASK, GET, LIMIT, ACQUIRE, limit_query),
-    ROUTE("/auth/", ASK, ANY, RULES, ACQUIRE, auth_below),
+    ROUTE("/auth/", ASK, ANY, RULES, ACQUIRE, auth_with_path),
     ROUTE("/v1/peek", ASK, POST, LIMIT, PEEK, body),
     ROUTE("/v1/peek/", ASK, READ, LIMIT, PEEK, limit_query),
     ROUTE("/v1/refund", CHANGE, POST, LIMIT, REFUND, body),
@@ -429,21 +464,23 @@ static struct slice without_slashes(struct slice path)
 	return path;
 }
 
+/* Returns NULL if there is none. A route whose path ends in '/' is for all paths below it. */
 static const struct http_route *find_route(struct slice path)
 {
-	struct slice bare = without_slashes(path);
+	struct slice koala_path = without_slashes(path);
 
 	for (size_t i = 0; i < ROUTE_COUNT; i++) {
-		struct slice want = routes[i].path, found = routes[i].is_koala ? bare : path;
-		bool begins = want.data[want.len - 1] == '/';
+		struct slice wanted = routes[i].path, found = routes[i].is_koala ? koala_path : path;
+		bool is_prefix = wanted.data[wanted.len - 1] == '/';
+		bool has_len = is_prefix ? found.len >= wanted.len : found.len == wanted.len;
 
-		if ((begins ? found.len >= want.len : found.len == want.len) &&
-		    memcmp(found.data, want.data, want.len) == 0)
+		if (has_len && memcmp(found.data, wanted.data, wanted.len) == 0)
 			return &routes[i];
 	}
 	return NULL;
 }
 
+/* Koala's clients may omit the Host that HTTP/1.1 requires. */
 bool http_may_lack_host(struct slice target)
 {
 	struct slice path, query;
@@ -454,7 +491,7 @@ bool http_may_lack_host(struct slice target)
 	return route && route->is_koala;
 }
 
-static unsigned method_of(struct slice method)
+static unsigned method_bit(struct slice method)
 {
 	return slice_equal(method, SLICE("GET"))    ? METHOD_GET
 	       : slice_equal(method, SLICE("HEAD")) ? METHOD_HEAD
@@ -474,34 +511,37 @@ static const char *const method_names[] = {
 /* Whether `origin`, such as "http://a.example:8080" or "null", is not that of a page of `host`. */
 static bool is_foreign(struct slice origin, struct slice host)
 {
-	const char *mark = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
+	const char *name = origin.len ? memmem(origin.data, origin.len, "://", 3) : NULL;
 
-	if (!mark)
+	if (!name)
 		return true;
-	mark += 3;
-	return !slice_equal_nocase((struct slice){mark, (size_t)(origin.data + origin.len - mark)},
+	name += 3;
+	return !slice_equal_nocase((struct slice){name, (size_t)(origin.data + origin.len - name)},
 	                           host);
 }
 
-/* Reads where the request comes from, by fields that browsers do not let a page set. */
+/*
+ * Reads the host that the request was sent to, its login, and whether a page of another host made a
+ * browser send it. Browsers do not let a page set the fields that show this.
+ */
 static int read_origin(struct http_request *http)
 {
 	struct request_origin *origin = arena_alloc(http->fill.arena, sizeof *origin);
-	struct slice host = http_fields_value(http->fields, http->base, HTTP_FIELD_HOST, 0);
+	struct slice host = http_fields_value(http->fields, http->head_start, HTTP_FIELD_HOST, 0);
 
 	if (!origin)
 		return request_out_of_memory(http);
-	*origin = (struct request_origin){.forwarded = http->fields->forwarded};
+	*origin = (struct request_origin){.forwarded = http->fields->has_proxy_field};
 	if (host.len > 0) {
 		origin->host = without_port(host);
-		if (!has_good_port(host, origin->host))
+		if (!has_valid_port(host, origin->host))
 			return error_set(&http->fill.error, WEIR_ESYNTAX,
 			                 "expected a Host with a port from 0 to 65535, found '%.*s'",
 			                 FILL_QUOTE(host));
 	}
-	for (unsigned i = 0; i < http->fields->count; i++) {
+	for (unsigned i = 0; i < http->fields->line_count; i++) {
 		enum http_field field = http->fields->lines[i].field;
-		struct slice value = http_fields_line(http->fields, http->base, i);
+		struct slice value = http_fields_line(http->fields, http->head_start, i);
 
 		if (field == HTTP_FIELD_ORIGIN)
 			origin->is_from_foreign_page |= is_foreign(value, host);
@@ -514,12 +554,13 @@ static int read_origin(struct http_request *http)
 	           : 0;
 }
 
-void http_read(struct http_request *http)
+/* Fills in the request, or the error with which it is answered. */
+void http_read_request(struct http_request *http)
 {
 	struct fill *fill = &http->fill;
 	const struct http_route *route;
 	struct slice path;
-	unsigned method = method_of(http->method);
+	unsigned method = method_bit(http->method);
 
 	if (method == METHOD_HEAD)
 		fill->request->flags |= HTTP_NO_BODY;
@@ -538,11 +579,11 @@ void http_read(struct http_request *http)
 		fill->request->detail = (int)route->methods;
 		return;
 	}
-	http->rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
+	http->path_rest = (struct slice){path.data + route->path.len, path.len - route->path.len};
 	fill->request->kind = route->kind;
 	fill->request->op = route->op;
 	fill->request->class = route->class;
 	/* With from_proxy, Host and Origin may be those of the visitor's request. */
 	if (route->read(http) != 0 || (!fill->request->from_proxy && read_origin(http) != 0))
-		http_refuse(fill);
+		http_refuse_by_status(fill);
 }

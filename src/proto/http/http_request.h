@@ -7,22 +7,21 @@
 struct http_request {
 	struct fill fill;
 	const struct http_fields *fields;
-	const char *base; /* where the values of `fields` begin, see http_fields.h */
+	const char *head_start; /* the offsets in `fields` count from here */
 	struct http_header header;
 	struct slice method, target, body;
 	struct slice query; /* the part of the target after '?' */
-	struct slice rest;  /* the part of the path after the route's */
+	struct slice path_rest; /* the part of the path after the route's */
 };
 
 /** Fills in http->fill.request from the other members, or with an error. */
-void http_read(struct http_request *http);
+void http_read_request(struct http_request *http);
 /** Makes the request one that is answered by `error` with the message of fill->error. */
 void http_refuse_as(struct fill *fill, enum http_error error);
-/** The same for broken framing. For HTTP1_BAD the message is `what`, at byte `at` of the request.
- */
-void http_refuse_framing(struct fill *fill, enum http1_result result, const char *what, size_t at);
+/** The same for broken framing. For HTTP1_BAD the message is `why`, at byte `at` of the request. */
+void http_refuse_framing(struct fill *fill, enum http1_result result, const char *why, size_t at);
 /** The same for an item of a batch; the error is chosen by the status of fill->error. */
-void http_refuse(struct fill *item);
+void http_refuse_by_status(struct fill *item);
 
 /* In http_koala.c. For routes, see struct http_route. */
 int http_read_browse(struct http_request *http);

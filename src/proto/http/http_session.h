@@ -41,7 +41,8 @@ struct http_session {
 	X(STORE, "503 Service Unavailable", "store_failure")                                           \
 	X(VERSION, "505 HTTP Version Not Supported", "unsupported_http_version")
 
-/* request.reply_code of a REQUEST_LOCAL: the error to answer with; request.text is its message. */
+/* request.reply_code of a REQUEST_LOCAL: the error to answer with; request.local_text is its
+ * message. */
 enum http_error {
 #define X(name, status, code) HTTP_ERROR_##name,
 	HTTP_ERROR_LIST(X)
@@ -81,7 +82,7 @@ const char *http_koala_body(const struct request *request, const struct reply *r
 /** Appends the body of an error. */
 void http_koala_error(struct buffer *out, enum http_error error, struct slice message);
 /** Appends the text before the body of an item's answer; the caller appends a brace after it. */
-void http_koala_item(struct buffer *out, const struct request *item);
+void http_koala_begin_item(struct buffer *out, const struct request *item);
 
 /** Appends the answer in the form of HTTP/1. */
 void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out);

@@ -1,3 +1,5 @@
+/* query.c: splits the query of a URL ("a=1&b=2") into names and values, and decodes escapes in it
+ * and in the path. */
 #include "proto/http/query.h"
 
 #include <weir/weir.h>
@@ -5,6 +7,7 @@
 #include "base/number.h"
 #include "base/text/path.h"
 
+/* Removes the next parameter from *rest, without decoding it. Returns false at the end. */
 bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 {
 	do {
@@ -16,13 +19,17 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 	return true;
 }
 
+/* Whether the text has anything to decode. */
 bool query_is_coded(struct slice text)
 {
 	return text.len > 0 && (memchr(text.data, '%', text.len) || memchr(text.data, '+', text.len));
 }
 
-/* Invalid escapes are errors if `strict`, and left as they are otherwise. */
-static int decode_query_text(struct arena *arena, struct slice text, bool strict, struct slice *out)
+enum invalid_escapes { REFUSE_INVALID_ESCAPES, LEAVE_INVALID_ESCAPES };
+
+/* Decodes %XX and '+', a blank, into the arena. 0, ENOMEM, or ESYNTAX for an invalid escape. */
+static int decode_query_text(struct arena *arena, struct slice text, enum invalid_escapes invalid,
+                             struct slice *out)
 {
 	const char *p = text.data, *end = p + text.len;
 	char *to, *begin;
@@ -36,11 +43,12 @@ static int decode_query_text(struct arena *arena, struct slice text, bool strict
 	while (p < end) {
 		int high = *p == '%' && end - p > 2 ? hex_digit(p[1]) : -1;
 		int low = high >= 0 ? hex_digit(p[2]) : -1;
+		bool is_escape = low >= 0;
 
-		if (strict && *p == '%' && low < 0)
+		if (invalid == REFUSE_INVALID_ESCAPES && *p == '%' && !is_escape)
 			return WEIR_ESYNTAX;
-		*to++ = low >= 0 ? (char)(high << 4 | low) : *p == '+' ? ' ' : *p;
-		p += low >= 0 ? 3 : 1;
+		*to++ = is_escape ? (char)(high << 4 | low) : *p == '+' ? ' ' : *p;
+		p += is_escape ? 3 : 1;
 	}
 	*out = (struct slice){begin, (size_t)(to - begin)};
 	return 0;
@@ -48,14 +56,15 @@ static int decode_query_text(struct arena *arena, struct slice text, bool strict
 
 int query_decode(struct arena *arena, struct slice text, struct slice *out)
 {
-	return decode_query_text(arena, text, true, out);
+	return decode_query_text(arena, text, REFUSE_INVALID_ESCAPES, out);
 }
 
 int query_decode_form(struct arena *arena, struct slice text, struct slice *out)
 {
-	return decode_query_text(arena, text, false, out);
+	return decode_query_text(arena, text, LEAVE_INVALID_ESCAPES, out);
 }
 
+/* Decodes %XX alone: in a path '+' means itself. 0 or ENOMEM. */
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 {
 	char *to;

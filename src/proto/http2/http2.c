@@ -357,7 +357,7 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 }
 
 /* A client can safely repeat elsewhere the streams after `last`. */
-void http2_stop(struct http2 *http2, struct buffer *out)
+void http2_append_goodbye(struct http2 *http2, struct buffer *out)
 {
 	int32_t last = nghttp2_session_get_last_proc_stream_id(http2->session);
 
@@ -366,7 +366,7 @@ void http2_stop(struct http2 *http2, struct buffer *out)
 		http2_drain(http2, out);
 }
 
-uint64_t http2_unfinished(const struct http2 *http2)
+uint64_t http2_unfinished_request(const struct http2 *http2)
 {
 	int32_t oldest = 0;
 
@@ -381,7 +381,7 @@ void http2_repeat_request(struct http2 *http2)
 	http2->deliver_again = true;
 }
 
-unsigned http2_cancelled(struct http2 *http2)
+unsigned http2_next_cancelled(struct http2 *http2)
 {
 	return http2_requests_next_cancelled(&http2->requests);
 }

@@ -161,7 +161,7 @@ static void send_answer(struct http2 *http2, const struct stored_answer *stored,
 		http2_reset(http2, id, NGHTTP2_NO_ERROR);
 }
 
-void http2_send(struct http2 *http2, struct slice answers, struct buffer *out)
+void http2_frame_answers(struct http2 *http2, struct slice answers, struct buffer *out)
 {
 	struct stored_answer stored;
 

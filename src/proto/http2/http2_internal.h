@@ -21,7 +21,7 @@ struct http2_stream {
 	struct http2_message *message; /* of a request with a body; others' are the connection's */
 	size_t counted;                /* bytes of it that are counted */
 	struct slice unsent;           /* the part of the answer's body that is not sent ... */
-	char *copy;                    /* ... and its memory, if it outlives http2_send */
+	char *copy;                    /* ... and its memory, if it outlives http2_frame_answers */
 };
 
 struct http2 {

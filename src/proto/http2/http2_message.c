@@ -126,13 +126,13 @@ void http2_message_read(const struct http2_message *message, const struct codec_
 		http_refuse_framing(&http.fill, message->error, message->what, header->len);
 	} else {
 		http.fields = &message->fields;
-		http.base = memcpy(copy, header->data, header->len);
+		http.head_start = memcpy(copy, header->data, header->len);
 		http.header = (struct http_header){{copy, header->len}, .is_text = false};
 		http.method = value_at(copy, message->method);
 		http.target = value_at(copy, message->target);
 		http.body = (struct slice){copy + header->len, body->len};
 		if (body->len > 0)
 			memcpy(copy + header->len, body->data, body->len);
-		http_read(&http);
+		http_read_request(&http);
 	}
 }
