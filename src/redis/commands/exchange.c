@@ -19,10 +19,11 @@ void exchange_begin_votes(struct exchange *exchange, const struct exchange_serve
 
 	exchange->message.len = 0;
 	exchange->word_count = 2;
-	NUMBERS_ADD(&numbers, server->since, server->rejoining, params->quorum, params->sleep_ns / 1000,
-	            params->probes, probe_lifetime_us(params), params->together,
-	            params->failure_percent, params->slow_ns ? params->slow_percent : 0,
-	            server->lease_ns / 1000, params->sleep_max_ns / 1000);
+	NUMBERS_ADD(&numbers, server->known_version, server->rejoining, params->quorum,
+	            params->sleep_ns / 1000, params->probes, probe_lifetime_us(params),
+	            params->together, params->failure_percent,
+	            params->slow_ns ? params->slow_percent : 0, server->lease_ns / 1000,
+	            params->sleep_max_ns / 1000);
 	add_slice(&exchange->message, slice_of(server->id));
 	add_numbers(&exchange->message, &numbers);
 }
@@ -52,12 +53,12 @@ void exchange_begin_fetch(struct exchange *exchange)
 
 void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *entry)
 {
-	char text[ENTRY_MAX] = {(char)entry->word};
+	char text[ENTRY_MAX] = {(char)entry->kind};
 	struct numbers numbers = {0};
 	size_t size;
 
-	NUMBERS_ADD(&numbers, entry->number, entry->counts[0], entry->counts[1], entry->counts[2],
-	            entry->counts[3]);
+	NUMBERS_ADD(&numbers, entry->follows_version, entry->counts[0], entry->counts[1],
+	            entry->counts[2], entry->counts[3]);
 	size = numbers.count * sizeof(double);
 	memcpy(text + 1, numbers.bytes, size);
 	if (entry->key.len > 0)
@@ -71,7 +72,8 @@ static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "server
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
 {
 	buffer_add_text(out, prefix);
-	command_key(out, exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "fleet:",
+	command_key(out,
+	            exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "fleet:",
 	            slice_of(exchange->operation.limit_name), ends[0]);
 }
 
@@ -147,7 +149,7 @@ bool exchange_read_event(struct slice *answer, struct exchange_event *event)
 	unsigned char kind;
 	uint64_t age_us;
 
-	if (!take_bytes(answer, &kind, 1) || !take_double(answer, &event->number) ||
+	if (!take_bytes(answer, &kind, 1) || !take_double(answer, &event->version) ||
 	    !take_double(answer, &age_us) || !take_double(answer, &event->count) ||
 	    !take_text(answer, &event->key))
 		return false;

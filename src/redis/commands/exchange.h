@@ -28,47 +28,48 @@ struct exchange {
 	struct store_operation operation; /* first: EXCHANGE_VOTES or EXCHANGE_REPORTS (algo/op.h) */
 	struct buffer message;            /* the RESP words that follow the call's keys */
 	size_t word_count;                /* of `message` */
-	struct buffer answer; /* valid when the operation is done without an error */
+	struct buffer answer;             /* valid when the operation is done without an error */
 };
 
-enum exchange_word {
-	EXCHANGE_TRIPS = 'v',
-	EXCHANGE_ASKS = 'a',   /* first count: requested probes */
-	EXCHANGE_PROBES = 'r', /* counts: good, bad, slow, released */
-	EXCHANGE_RESETS = 'z',
+enum exchange_entry_kind {
+	EXCHANGE_VOTE_TO_OPEN = 'v',
+	EXCHANGE_WANTED_PROBES = 'a', /* first count: requested probes */
+	EXCHANGE_PROBE_RESULTS = 'r', /* counts: good, bad, slow, released */
+	EXCHANGE_RESET = 'z',
 };
 
 /*
- * An entry of a message: a server's word on a key, the number of the phase change that it follows,
- * and counts.
+ * An entry of a message: what a server reports of a key, the version of the key's phase that it
+ * refers to (the number of the phase change that began it), and counts.
  */
 struct exchange_entry {
-	enum exchange_word word;
-	uint64_t number;
+	enum exchange_entry_kind kind;
+	uint64_t follows_version;
 	uint32_t counts[4];
 	struct slice key;
 };
 
-enum exchange_kind {
-	EXCHANGE_END = '.',  /* `number` is the newest phase change; `count`: whether there are more */
+enum exchange_event_kind {
+	EXCHANGE_END =
+	    '.', /* `version` is that of the newest phase change; `count`: whether there are more */
 	EXCHANGE_OPEN = 'o', /* for age_ns, after `count` failed probes in a row */
 	EXCHANGE_CLOSED = 'c',
-	EXCHANGE_GIVEN = 'p', /* `count` further probes were granted */
-	EXCHANGE_FULL = 'x',  /* the quorum group can't hold the key */
+	EXCHANGE_GRANTED_PROBES = 'p', /* `count` further probes were granted */
+	EXCHANGE_FULL = 'x',           /* the quorum group can't hold the key */
 };
 
 struct exchange_event {
-	enum exchange_kind kind;
-	uint64_t number, age_ns, count;
-	struct slice key; /* a part of the answer */
+	enum exchange_event_kind kind;
+	uint64_t version, age_ns, count; /* version: the number of a phase change */
+	struct slice key;                /* a part of the answer */
 };
 
 /* The sender of a message. */
 struct exchange_server {
-	const char *id;    /* starts with EXCHANGE_ID_MARK */
-	uint64_t since;    /* it has all phase changes up to this one; ... */
-	bool rejoining;    /* ... after a restart, it has nothing else */
-	uint64_t lease_ns; /* how long its votes count after the call; 0 if the server stops */
+	const char *id;         /* starts with EXCHANGE_ID_MARK */
+	uint64_t known_version; /* it has all phase changes up to this one; ... */
+	bool rejoining;         /* ... after a restart, it has nothing else */
+	uint64_t lease_ns;      /* how long its votes count after the call; 0 if the server stops */
 };
 
 /** Begins a message of votes. */

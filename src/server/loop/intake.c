@@ -146,7 +146,7 @@ void intake_begin_iteration(struct worker *worker)
 	worker->intake.iteration_has_begun = true;
 	decider_use_newest_config(&worker->decider);
 	worker->admission.has_stores = worker->decider.config->remote_stores != 0;
-	reports_begin(&worker->decider);
+	reports_set_context(&worker->decider);
 	worker->intake.start_ns = os_monotonic_ns();
 }
 

@@ -1,3 +1,8 @@
+/*
+ * server.c: starts `weir serve`: opens its parts in order, runs them until a signal ends the
+ * server, and closes them. Meanwhile its thread reloads the configuration and writes the table to
+ * disk.
+ */
 #include "server/start/server.h"
 
 #include <limits.h>
@@ -15,7 +20,7 @@
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 
-#define WAIT_MS 100
+#define SIGNAL_POLL_MS 100 /* between two looks for signals, without a descriptor for them */
 
 static int open_workers(struct server *server, struct weir_error *error)
 {
@@ -55,11 +60,13 @@ static int open_main_store(struct server *server, struct weir_error *error)
 	return status;
 }
 
+/* Called with each line of the log, which is also an event that clients can follow. */
 static void record_event(void *context, const char *event, struct slice json)
 {
 	events_add(context, event, json);
 }
 
+/* Opens all parts but the listeners. If it fails, close_server closes what is open. */
 static int open_server(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
@@ -121,6 +128,7 @@ static void close_server(struct server *server)
 	events_close(server->shared.events);
 }
 
+/* Writes the table to its file, if it has one. */
 static void sync_table(struct server *server)
 {
 	struct worker_shared *shared = &server->shared;
@@ -129,7 +137,11 @@ static void sync_table(struct server *server)
 		log_event(shared->log, LOG_ERROR, "sync_failed", {"file", server->plan.path});
 }
 
-/* Overrides end by the wall clock, which may be set at any time. */
+/*
+ * Ends the overrides of operators whose time is over. Returns for how long nothing more ends, at
+ * most 1 s: overrides end by the wall clock, which may be set at any time. UINT64_MAX without
+ * overrides.
+ */
 static uint64_t expire_overrides(struct server *server)
 {
 	uint64_t now_ns = os_wall_ns();
@@ -139,37 +151,37 @@ static uint64_t expire_overrides(struct server *server)
 	return left_ns == UINT64_MAX ? left_ns : u64_min(left_ns, NS_PER_S);
 }
 
-/* How long the thread can wait for signals and changes; -1 for ever. */
+/* Returns how long the thread can wait for signals and changes, in ms; -1 for ever. */
 static int wait_ms(struct server *server, uint64_t synced_ns)
 {
 	uint64_t now_ns = os_monotonic_ns();
 	uint64_t left_ns =
 	    u64_min(file_watch_wait_ns(&server->watch, now_ns), expire_overrides(server));
-	uint64_t interval_ns = server->plan.sync_ns; /* a reload may change it */
+	uint64_t sync_interval_ns = server->plan.sync_ns; /* a reload may change it */
 
-	if (interval_ns != 0)
-		left_ns = u64_min(left_ns, sat_sub(synced_ns + interval_ns, now_ns));
+	if (sync_interval_ns != 0)
+		left_ns = u64_min(left_ns, sat_sub(synced_ns + sync_interval_ns, now_ns));
 	return left_ns == UINT64_MAX ? -1 : (int)u64_min(ceil_div(left_ns, NS_PER_MS), INT_MAX);
 }
 
 /*
- * Returns the signal that ends the server. Syncs and reads files, too: these may take seconds of
- * disk time, and this thread decides no requests.
+ * Waits for SIGTERM or SIGINT, and returns which of them ends the server. Until then reloads the
+ * configuration after SIGHUP or when its files change, and writes the table to its file: both may
+ * take seconds of disk time, and this thread decides no requests.
  */
-static int wait_for_signals(struct server *server, const sigset_t *signals)
+static int run_until_stop_signal(struct server *server, const sigset_t *signals)
 {
 	static const struct timespec at_once = {0};
 	uint64_t synced_ns = os_monotonic_ns();
-	int wake = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK), caught = 0;
+	int signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK), caught = 0;
 
 	while (caught != SIGTERM && caught != SIGINT) {
-		struct pollfd polled[] = {{wake, POLLIN, 0},
+		struct pollfd polled[] = {{signal_fd, POLLIN, 0},
 		                          {server->watch.fd, POLLIN, 0},
 		                          {server->shared.overrides.fd, POLLIN, 0}};
 
-		/* Without a descriptor for signals it polls for them. */
 		poll(polled, sizeof polled / sizeof *polled,
-		     wake < 0 ? WAIT_MS : wait_ms(server, synced_ns));
+		     signal_fd < 0 ? SIGNAL_POLL_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
 		file_watch_read(&server->watch, os_monotonic_ns());
 		if (caught == SIGHUP || file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
@@ -179,8 +191,8 @@ static int wait_for_signals(struct server *server, const sigset_t *signals)
 			synced_ns = os_monotonic_ns();
 		}
 	}
-	if (wake >= 0)
-		close(wake);
+	if (signal_fd >= 0)
+		close(signal_fd);
 	return caught;
 }
 
@@ -195,8 +207,9 @@ static void log_started(struct server *server)
 }
 
 /*
- * The lines "listening: …" have the same form in both log formats: programs that start a server
- * parse them.
+ * Opens the listeners, runs the workers until a signal ends the server, and joins them. Returns 0,
+ * or the error that kept it from starting. The lines "listening: …" have the same form in both log
+ * formats: programs that start a server parse them.
  */
 static int serve_until_signal(struct server *server, struct weir_error *error)
 {
@@ -230,7 +243,7 @@ static int serve_until_signal(struct server *server, struct weir_error *error)
 		listener_log_address(&listeners[i], server->shared.log);
 	if (status == WEIR_OK) {
 		service_manager_notify("READY=1");
-		caught = wait_for_signals(server, &signals);
+		caught = run_until_stop_signal(server, &signals);
 		service_manager_notify("STOPPING=1");
 		log_event(server->shared.log, LOG_INFO, "stopping",
 		          {"signal", caught == SIGTERM ? "SIGTERM" : "SIGINT"});

@@ -1,9 +1,13 @@
+/*
+ * group_keys.c: stores the keys of a limit that several servers decide together, as this server
+ * knows them, and queues those about which something has to be sent.
+ */
 #include "server/stores/group_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPIRE_PARTS 32 /* so many partial passes visit all keys */
+#define EXPIRE_PASSES 32 /* this many partial passes visit all keys */
 
 struct group_key *group_keys_find(const struct group_keys *keys, uint64_t hash)
 {
@@ -25,7 +29,7 @@ struct group_key *group_keys_add(struct group_keys *keys, uint64_t hash, struct 
 		free(key);
 		return NULL;
 	}
-	*key = (struct group_key){.hash = hash, .len = name.len};
+	*key = (struct group_key){.hash = hash, .name_len = name.len};
 	if (name.len > 0)
 		memcpy(key->name, name.data, name.len);
 	entry->key = key;
@@ -34,33 +38,35 @@ struct group_key *group_keys_add(struct group_keys *keys, uint64_t hash, struct 
 
 void group_keys_queue(struct group_keys *keys, struct group_key *key)
 {
-	if (!list_has(&key->queued))
-		list_append(&keys->queue, &key->queued);
+	if (!list_has(&key->queue_node))
+		list_append(&keys->queue, &key->queue_node);
 }
 
 struct group_key *group_keys_pop(struct group_keys *keys)
 {
-	return list_of(list_pop(&keys->queue), struct group_key, queued);
+	return list_of(list_pop(&keys->queue), struct group_key, queue_node);
 }
 
-void group_keys_expire(struct group_keys *keys, bool all,
+/* A partial pass begins where the last one ended. */
+void group_keys_expire(struct group_keys *keys, bool visits_all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context)
 {
 	struct map *map = &keys->by_hash;
-	size_t at = all ? 0 : keys->expired_to,
-	       end = all ? map->mask + 1 : at + map->mask / EXPIRE_PARTS + 1;
+	size_t slot_count = map->mask + 1;
+	size_t at = visits_all ? 0 : keys->expire_from;
+	size_t end = visits_all ? slot_count : at + map->mask / EXPIRE_PASSES + 1;
 	struct group_key_entry *entry;
 
 	while ((entry = map_next(map, &at)) && at <= end) {
 		struct group_key *key = entry->key;
 
-		if (is_kept(context, key) || list_has(&key->queued))
+		if (is_kept(context, key) || list_has(&key->queue_node))
 			continue;
 		map_remove(map, entry);
-		at--;
+		at--; /* removing may have moved another entry to this slot */
 		free(key);
 	}
-	keys->expired_to = end <= map->mask ? end : 0;
+	keys->expire_from = end < slot_count ? end : 0;
 }
 
 void group_keys_clear(struct group_keys *keys)

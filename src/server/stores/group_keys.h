@@ -20,22 +20,29 @@
 
 enum group_phase { GROUP_KEY_CLOSED, GROUP_KEY_OPEN, GROUP_KEY_PROBING };
 
+/* Numbers of probes. Slow ones are good or bad as well. */
+struct probe_results {
+	uint32_t good, bad, slow, unused;
+};
+
 struct group_key {
-	struct list_node queued; /* in `queue`, if something has to be sent or applied */
-	uint64_t hash;           /* of limit and key, as in the table */
+	struct list_node queue_node; /* in `queue`, if something has to be sent or applied */
+	uint64_t hash;               /* of limit and key, as in the table */
 	enum group_phase phase;
-	uint64_t version;   /* the version of the group's decision, or 0 */
-	unsigned doublings; /* failed probes in a row, unless the key is closed */
+	uint64_t version;         /* the version of the group's decision, or 0 */
+	unsigned failed_in_a_row; /* probes, unless the key is closed */
 	/* by this server's clock; in GROUP_KEY_PROBING when the last probe was granted */
-	uint64_t began_ns;
+	uint64_t phase_began_ns;
 	/* in GROUP_KEY_PROBING: the beginning of the phase, which results of its probes name */
-	uint64_t since_ns;
-	uint64_t touched_ns; /* when it was used last */
+	uint64_t probing_since_ns;
+	uint64_t used_ns; /* when it was used last */
 	/* To send: */
-	uint32_t good, bad, slow, freed, probes_wanted;
-	bool trips, resets;
+	struct probe_results results; /* of this phase */
+	uint32_t probes_wanted;
+	bool has_vote;      /* this server's results are bad enough to open the key */
+	bool was_reset;     /* at this server */
 	bool needs_reapply; /* the table's record does not follow the group's decision */
-	size_t len;
+	size_t name_len;
 	char name[];
 };
 
@@ -47,7 +54,7 @@ struct group_key_entry {
 struct group_keys {
 	struct map by_hash;
 	struct list queue;
-	size_t expired_to; /* where in the map the next partial pass begins */
+	size_t expire_from; /* where in the map the next partial pass begins */
 };
 
 #define GROUP_KEYS_NONE                                                                            \
@@ -61,8 +68,11 @@ struct group_key *group_keys_add(struct group_keys *keys, uint64_t hash, struct 
 void group_keys_queue(struct group_keys *keys, struct group_key *key);
 /** Removes the first of the queue, or returns NULL. */
 struct group_key *group_keys_pop(struct group_keys *keys);
-/** Visits all keys, or a part of them, and frees those for which `is_kept` returns false. */
-void group_keys_expire(struct group_keys *keys, bool all,
+/**
+ * Visits all keys, or the next part of them, and frees those for which `is_kept` returns false,
+ * unless they are queued.
+ */
+void group_keys_expire(struct group_keys *keys, bool visits_all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context);
 /** Frees all keys. */
 void group_keys_clear(struct group_keys *keys);

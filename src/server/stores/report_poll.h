@@ -12,8 +12,8 @@
 struct net_loop;
 
 struct reports {
-	struct algo_limit limit; /* a placeholder, because a call must have a limit */
-	uint64_t giver;          /* the id of this server, see struct decision_context */
+	struct algo_limit placeholder; /* a call must have a limit */
+	uint64_t giver;                /* the id of this server, see struct decision_context */
 	char name[REPORTS_NAME_SIZE];
 	struct net_loop *loop; /* of the first worker; NULL when it is closed */
 	/* Used by the first worker alone: */

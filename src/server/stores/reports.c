@@ -1,3 +1,8 @@
+/*
+ * reports.c: passes reports of permits between servers. A client may report the end of its request
+ * to another server than the giver, the one that granted its permit. That server sends the report
+ * to a store, where the giver fetches it and ends the permit.
+ */
 #include "server/stores/reports.h"
 
 #include <stdio.h>
@@ -12,11 +17,11 @@
 /* How much longer than its permit a report is stored, because clocks of servers differ. */
 #define CLOCK_SKEW_NS (60 * NS_PER_S)
 
-/* Stands before the permit's text. */
+/* A report is this header and the permit's text. */
 struct report_header {
 	uint64_t latency_ns; /* in the byte order of this machine, as permits are */
 	uint8_t outcome;
-	uint8_t reports; /* 1, or 0 for a refund */
+	uint8_t is_report; /* 1, or 0 for a refund */
 	uint8_t reserved[6];
 };
 
@@ -38,15 +43,15 @@ int reports_open(struct reports *reports, const struct weir_table *table)
 
 	reports->giver = hash_mac(engine_secret(table), purpose, sizeof purpose).k0 | 1;
 	format_giver(reports->giver, reports->name);
-	return algo_limit_init(&reports->limit, &options, NULL);
+	return algo_limit_init(&reports->placeholder, &options, NULL); /* a call must have a limit */
 }
 
-void reports_begin(struct decider *decider)
+void reports_set_context(struct decider *decider)
 {
-	bool shares = store_clients_count(decider->store_clients) > 0;
+	bool has_store = store_clients_count(decider->store_clients) > 0;
 
 	decider->context.own_server = decider->shared->reports.giver;
-	decider->context.claim_store = shares ? decider->shared->stores.items[0].store : NULL;
+	decider->context.claim_store = has_store ? decider->shared->stores.items[0].store : NULL;
 }
 
 /* Calls the first store, which passes the reports of all servers. */
@@ -57,7 +62,7 @@ static void submit_exchange(struct decider *decider, struct exchange *exchange, 
 
 	exchange->operation = (struct store_operation){
 	    .step = {.store = store,
-	             .limit = &decider->shared->reports.limit,
+	             .limit = &decider->shared->reports.placeholder,
 	             .at = decider->context.at,
 	             .call = {.op = ALGO_EXCHANGE_REPORTS}},
 	    .limit_name = name,
@@ -68,8 +73,8 @@ static void submit_exchange(struct decider *decider, struct exchange *exchange, 
 
 /* Sending reports */
 
-/* Errors are ignored: if a report is lost, the giver counts a timeout. */
-static void on_report_sent(struct store_operation *operation)
+/* Called when the store has the report, or failed: if it is lost, the giver counts a timeout. */
+static void free_sent_report(struct store_operation *operation)
 {
 	struct outgoing_report *outgoing_report = (struct outgoing_report *)operation;
 
@@ -77,13 +82,13 @@ static void on_report_sent(struct store_operation *operation)
 	free(outgoing_report);
 }
 
-/* The data is NULL if memory is short. */
+/* Returns the report of a plan that has claimed a permit. The data is NULL if memory is short. */
 static struct slice write_report(struct decider *decider, const struct plan *plan)
 {
 	const struct hash_key *own = engine_secret(decider->shared->table);
 	struct report_header header = {.latency_ns = algo_op_reports(plan->op) ? plan->latency_ns : 0,
 	                               .outcome = plan->outcome,
-	                               .reports = algo_op_reports(plan->op)};
+	                               .is_report = algo_op_reports(plan->op)};
 	struct weir_permits permits;
 	struct engine_names names;
 	struct slice text;
@@ -117,13 +122,13 @@ void reports_forward(void *context, const struct plan *plan)
 	format_giver(plan->granting_server, outgoing_report->giver);
 	exchange_begin_report(&outgoing_report->exchange, report,
 	                      sat_sub(until_ns, decider->context.at.now_ns) + CLOCK_SKEW_NS);
-	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, on_report_sent);
+	submit_exchange(decider, &outgoing_report->exchange, outgoing_report->giver, free_sent_report);
 }
 
 /* Receiving reports */
 
-/* Ends the permit of a report whose outcome another server has counted. */
-static void settle_report(struct decider *decider, struct slice report)
+/* Ends a permit that this server granted. Another server has counted the outcome. */
+static void end_reported_permit(struct decider *decider, struct slice report)
 {
 	struct report_header header;
 	struct slice text = {report.data + sizeof header, report.len - sizeof header};
@@ -137,11 +142,12 @@ static void settle_report(struct decider *decider, struct slice report)
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, &plan) !=
 	    WEIR_OK)
 		return;
-	plan.outcome = header.outcome & 3;
+	plan.outcome = header.outcome & 3; /* as wide as the field */
 	plan.latency_ns = header.latency_ns;
-	engine_settle(&decider->context, &plan, header.reports != 0);
+	engine_settle(&decider->context, &plan, header.is_report != 0);
 }
 
+/* Handles the answer of the call that fetches reports. */
 static void receive_reports(struct decider *decider)
 {
 	struct reports *reports = &decider->shared->reports;
@@ -151,7 +157,7 @@ static void receive_reports(struct decider *decider)
 	if (reports->exchange.operation.status != WEIR_OK)
 		return;
 	for (; exchange_read_report(&answer, &report); n++)
-		settle_report(decider, report);
+		end_reported_permit(decider, report);
 	if (n == EXCHANGE_REPORTS_MAX) /* there may be more: fetch again at once */
 		reports->due_ns = 0;
 }
@@ -181,6 +187,7 @@ static bool issues_reported_permits(const struct decider *decider)
 	return false;
 }
 
+/* Begins the periodic call that fetches reports on this server's permits. */
 static void fetch_reports(struct decider *decider, uint64_t now_ns)
 {
 	struct reports *reports = &decider->shared->reports;
@@ -194,13 +201,16 @@ static void fetch_reports(struct decider *decider, uint64_t now_ns)
 	submit_exchange(decider, &reports->exchange, reports->name, on_reports_received);
 }
 
-static void begin_at_present(struct decider *decider)
+static void set_present_time(struct decider *decider)
 {
 	decider_read_clock(decider);
-	reports_begin(decider);
+	reports_set_context(decider);
 }
 
-/* Reads the clock only when there is something to do: this is called in each iteration. */
+/*
+ * Handles a fetch that has ended, and begins the next one when it is due. Reads the clock only when
+ * there is something to do: this is called in each iteration.
+ */
 uint64_t reports_tick(struct decider *decider)
 {
 	struct reports *reports = &decider->shared->reports;
@@ -210,7 +220,7 @@ uint64_t reports_tick(struct decider *decider)
 		return 0;
 	if (reports->is_done) {
 		reports->is_done = reports->is_fetching = false;
-		begin_at_present(decider);
+		set_present_time(decider);
 		receive_reports(decider);
 	}
 	if (reports->is_fetching)
@@ -218,7 +228,7 @@ uint64_t reports_tick(struct decider *decider)
 	now_ns = os_monotonic_ns();
 	if (reports->due_ns <= now_ns &&
 	    !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed)) {
-		begin_at_present(decider);
+		set_present_time(decider);
 		fetch_reports(decider, now_ns);
 	}
 	return reports->is_fetching ? 0 : reports->due_ns;

@@ -15,7 +15,7 @@
 /** Derives this server's id as a giver. Call it before workers start. Returns 0 or an error. */
 int reports_open(struct reports *reports, const struct weir_table *table);
 /** Sets the decision context's giver and store at the beginning of an iteration. */
-void reports_begin(struct decider *decider);
+void reports_set_context(struct decider *decider);
 /** The callback `claimed` of a worker's decision context: sends the report. */
 void reports_forward(void *context, const struct plan *plan);
 /**

@@ -1,7 +1,12 @@
+/*
+ * store_clients.c: opens and runs the store clients of one worker: its connections to the Redis
+ * stores, which the worker's loop serves. An alarm of the loop calls clients that are due.
+ */
 #include "server/stores/store_clients.h"
 
 #include "base/os/os.h"
 
+/* Continues behind the clients that are open: a reload may have added stores. */
 int store_clients_open(struct store_clients *clients, struct net_loop *loop,
                        const struct stores *stores)
 {
@@ -77,6 +82,7 @@ void store_clients_stop(struct store_clients *clients)
 		redis_client_stop(clients->by_store[i]);
 }
 
+/* An alarm that was set for a later time than the client's is moved; one that is earlier stays. */
 uint64_t store_clients_due(struct store_clients *clients)
 {
 	size_t n = store_clients_count(clients);

@@ -1,3 +1,7 @@
+/*
+ * stores.c: opens the stores that configurations name, each once. A store stays open until the
+ * server ends, also when a reload no longer names it.
+ */
 #include "server/stores/stores.h"
 
 #include <stdlib.h>
@@ -7,7 +11,10 @@
 #include "engine/table.h"
 #include "rules/model.h"
 
-/* Called by the thread that notices it. */
+/*
+ * Called by the thread that notices it: logs that a store has become unavailable, and `why`, or
+ * with NULL that it has recovered.
+ */
 static void log_availability(void *context, const struct store *store, const char *why)
 {
 	struct stores *stores = context;
@@ -19,8 +26,8 @@ static void log_availability(void *context, const struct store *store, const cha
 		log_event(stores->log, LOG_INFO, "store_back", {"store", redis_store_name(store)});
 }
 
-static bool has_options(const struct stores_item *item, const char *url,
-                        const struct weir_config *rules)
+static bool is_opened_with(const struct stores_item *item, const char *url,
+                           const struct weir_config *rules)
 {
 	return strcmp(item->url, url) == 0 && strcmp(item->prefix, rules->prefix) == 0 &&
 	       item->timeout_ns == rules->store_timeout_ns &&
@@ -64,7 +71,7 @@ int stores_open(struct stores *stores, const char *url, const struct weir_config
 	int status;
 
 	for (size_t i = 0; i < stores->count; i++)
-		if (has_options(&stores->items[i], url, rules)) {
+		if (is_opened_with(&stores->items[i], url, rules)) {
 			*out = stores->items[i].store;
 			return WEIR_OK;
 		}

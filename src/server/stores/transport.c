@@ -1,3 +1,7 @@
+/*
+ * transport.c: lets the loop of a worker carry the bytes of connections to Redis: dials addresses,
+ * looks up host names, and passes what arrives to the attempt to connect or to call.
+ */
 #include "server/stores/transport.h"
 
 #include <stdlib.h>
@@ -24,13 +28,14 @@ static struct net_loop *loop_of(struct redis_transport *transport)
 	return ((struct server_transport *)transport)->loop;
 }
 
-/* *socket_of is NULL after hang_up. */
+/* The network has a pointer for each connection: to its dialed_socket, or NULL after hang_up. */
 static struct dialed_socket **socket_of(struct net_conn *conn)
 {
 	return net_conn_data(conn);
 }
 
-static void write_out(struct dialed_socket *dialed)
+/* Moves the output of the attempt's connection to the network. */
+static void send_output(struct dialed_socket *dialed)
 {
 	struct connection *connection = redis_attempt_connection(dialed->attempt);
 	struct slice bytes = connection_out(connection);
@@ -49,7 +54,7 @@ static void on_open(void *context, struct net_conn *conn)
 	if (!dialed)
 		return;
 	dialed->is_open = true;
-	write_out(dialed);
+	send_output(dialed);
 }
 
 static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
@@ -60,7 +65,7 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 	if (dialed)
 		redis_attempt_in(dialed->attempt, bytes);
 	if (*socket_of(conn)) /* redis_attempt_in may have hung up */
-		write_out(dialed);
+		send_output(dialed);
 	return bytes.len;
 }
 
@@ -82,6 +87,7 @@ static void on_store_close(void *context, struct net_conn *conn)
 static const struct net_kind kind = {on_open, on_data, on_store_close,
                                      .conn_size = sizeof(struct dialed_socket *)};
 
+/* Begins to connect. Returns false if that fails at once; otherwise *out is the dialed_socket. */
 static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
                  const struct redis_address *to, void **out)
 {
@@ -104,13 +110,14 @@ static bool dial(struct redis_transport *transport, struct redis_attempt *attemp
 	return true;
 }
 
-static void send_out(struct redis_transport *transport, void *dialed)
+static void send_output_if_open(struct redis_transport *transport, void *dialed)
 {
 	(void)transport;
 	if (((struct dialed_socket *)dialed)->is_open)
-		write_out(dialed);
+		send_output(dialed);
 }
 
+/* The attempt ends the connection: nothing of it is called any more. */
 static void hang_up(struct redis_transport *transport, void *context)
 {
 	struct dialed_socket *dialed = context;
@@ -139,7 +146,7 @@ static void end_lookup(struct host_lookup *lookup)
 	free(lookup);
 }
 
-static void on_found(void *context, unsigned events)
+static void on_host_found(void *context, unsigned events)
 {
 	struct host_lookup *lookup = context;
 	struct redis_dialer *dialer = lookup->dialer;
@@ -152,21 +159,22 @@ static void on_found(void *context, unsigned events)
 	redis_dialer_found(dialer, addresses, n, why);
 }
 
-static void *start_look_up(struct redis_transport *transport, struct redis_dialer *dialer,
-                           const struct redis_host *host)
+/* Begins to look a host name up. Returns the lookup, or NULL if memory is short. */
+static void *start_lookup(struct redis_transport *transport, struct redis_dialer *dialer,
+                          const struct redis_host *host)
 {
-	struct server_transport *of = (struct server_transport *)transport;
-	struct host_lookup *lookup = of->has_ended ? NULL : calloc(1, sizeof *lookup);
+	struct server_transport *server_transport = (struct server_transport *)transport;
+	struct host_lookup *lookup = server_transport->has_ended ? NULL : calloc(1, sizeof *lookup);
 
 	if (!lookup)
 		return NULL;
-	lookup->transport = of;
-	list_append(&of->lookups, &lookup->node);
+	lookup->transport = server_transport;
+	list_append(&server_transport->lookups, &lookup->node);
 	lookup->dialer = dialer;
 	lookup->query = lookup_open(host);
 	if (!lookup->query ||
-	    net_descriptor_open(&lookup->descriptor, of->loop, lookup_fd(lookup->query), on_found,
-	                        lookup) != WEIR_OK) {
+	    net_descriptor_open(&lookup->descriptor, server_transport->loop, lookup_fd(lookup->query),
+	                        on_host_found, lookup) != WEIR_OK) {
 		end_lookup(lookup);
 		return NULL;
 	}
@@ -174,7 +182,7 @@ static void *start_look_up(struct redis_transport *transport, struct redis_diale
 	return lookup;
 }
 
-static void stop_look_up(struct redis_transport *transport, void *lookup)
+static void stop_lookup(struct redis_transport *transport, void *lookup)
 {
 	(void)transport;
 	end_lookup(lookup);
@@ -188,7 +196,7 @@ static void set_transport_alarm(struct redis_transport *transport, uint64_t at_n
 void server_transport_open(struct server_transport *transport, struct net_loop *loop)
 {
 	static const struct redis_transport_kind transport_kind = {
-	    start_look_up,       stop_look_up,       dial, send_out, hang_up,
+	    start_lookup,        stop_lookup,        dial, send_output_if_open, hang_up,
 	    set_transport_alarm, .has_clients = true};
 
 	*transport = (struct server_transport){.base = {&transport_kind}, .loop = loop};
