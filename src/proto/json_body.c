@@ -75,7 +75,7 @@ static int check_and_open(struct fill *fill, struct slice body, char open, struc
 		return refuse_syntax(fill, body, &all, what);
 	if (!json_open(json, open))
 		return error_set(&fill->error, WEIR_ESYNTAX, "expected %s, found %s", what, name_of(found));
-	json->members = all.members;
+	json->member_count = all.member_count;
 	return 0;
 }
 
@@ -112,7 +112,7 @@ static bool next_name(struct fill *fill, struct json *json, struct slice *name, 
 {
 	if (*status != 0 || !json_more(json, '}') || !json_name(json, name))
 		return false;
-	if (json->escaped)
+	if (json->has_escapes)
 		*status = copy_json_text(fill, *name, name);
 	return *status == 0;
 }
@@ -128,7 +128,7 @@ static int read_attributes(struct fill *fill, struct json *json)
 	if (fill->attributes)
 		return error_set(&fill->error, WEIR_EINVAL, "expected attributes once, found them again");
 	json_skip(&all);
-	status = fill_reserve_attributes(fill, all.members);
+	status = fill_reserve_attributes(fill, all.member_count);
 	while (next_name(fill, json, &name, &status)) {
 		status = read_scalar(fill, json, name, &text);
 		if (status == 0)
@@ -177,7 +177,7 @@ int json_body_read(struct fill *fill, struct slice body)
 static struct slice without_escapes(const struct json *json, struct slice text,
                                     char space[WORD_MAX])
 {
-	if (!json->escaped)
+	if (!json->has_escapes)
 		return text;
 	if (text.len > WORD_MAX)
 		return (struct slice){NULL, 0};
@@ -297,7 +297,7 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 {
 	struct json json;
 	int status = check_and_open(fill, body, '[', &json);
-	size_t n = json.members;
+	size_t n = json.member_count;
 	struct request *items;
 
 	if (status != 0)

@@ -1,4 +1,7 @@
-/* forwarded.c: parses names of attributes such as `header.X-Api-Key`. */
+/*
+ * forwarded.c: parses the names of attributes that a proxy forwards from its visitor's request,
+ * such as `header.X-Api-Key`.
+ */
 #include "base/text/forwarded.h"
 
 bool forwarded_parse(const char *attribute, struct forwarded_attribute *out)

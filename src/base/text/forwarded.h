@@ -1,6 +1,6 @@
 /*
- * forwarded.h: attributes that a visitor's request brings along through a proxy: `header.NAME`,
- * `cookie.NAME` and `query.NAME`. Rules name them and a codec finds them; both share this list.
+ * forwarded.h: lists the attributes that a proxy forwards from its visitor's request: `header.NAME`,
+ * `cookie.NAME` and `query.NAME`. Rules name them, and the codec of a protocol finds their values.
  */
 #ifndef BASE_TEXT_FORWARDED_H
 #define BASE_TEXT_FORWARDED_H

@@ -1,4 +1,7 @@
-/* json.c: reads JSON in place, value by value, and unescapes its texts. */
+/*
+ * json.c: reads JSON where it lies in memory, one value after another, and copies nothing. Texts
+ * stay escaped until the caller unescapes them.
+ */
 #include "base/text/json.h"
 
 #include <endian.h>
@@ -8,8 +11,8 @@
 
 #define REPLACEMENT 0xfffd
 
-/* Reads "uXXXX" off *rest. Returns false and leaves *rest if it begins otherwise. */
-static bool read_unit(struct slice *rest, unsigned *out)
+/* Reads "uXXXX" off *rest. Returns false and leaves *rest as it is if that begins otherwise. */
+static bool read_code_unit(struct slice *rest, unsigned *out)
 {
 	struct slice text = *rest;
 	unsigned unit = 0;
@@ -28,17 +31,23 @@ static bool read_unit(struct slice *rest, unsigned *out)
 	return true;
 }
 
-static bool is_half(unsigned unit, bool low)
+/* A character past U+FFFF is written as a pair of code units: a high surrogate and a low one. */
+static bool is_high_surrogate(unsigned unit)
 {
-	return unit >> 10 == (low ? 0xdc00 : 0xd800) >> 10;
+	return unit >> 10 == 0xd800 >> 10;
 }
 
-/* Reads the second half of a pair off *rest. */
-static bool read_low(struct slice *rest, unsigned *low)
+static bool is_low_surrogate(unsigned unit)
+{
+	return unit >> 10 == 0xdc00 >> 10;
+}
+
+/* Reads the second half of a pair off *rest. Returns false if it isn't there. */
+static bool read_low_surrogate(struct slice *rest, unsigned *low)
 {
 	struct slice text = *rest;
 
-	if (!slice_skip(&text, SLICE("\\")) || !read_unit(&text, low) || !is_half(*low, true))
+	if (!slice_skip(&text, SLICE("\\")) || !read_code_unit(&text, low) || !is_low_surrogate(*low))
 		return false;
 	*rest = text;
 	return true;
@@ -55,6 +64,7 @@ static char *put_utf8(char *to, unsigned character)
 	return to + n;
 }
 
+/* Returns the index of the first byte from `from` on that is no digit. */
 static size_t skip_digits(struct slice text, size_t from)
 {
 	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
@@ -62,8 +72,8 @@ static size_t skip_digits(struct slice text, size_t from)
 	return from;
 }
 
-/* The length of a number, or 0 for leading zeros, a plus, or no digit on one side of a point. */
-static size_t number_len(struct slice text)
+/* Returns the length of a number, or 0 for leading zeros, a plus, or no digit beside a point. */
+static size_t number_length(struct slice text)
 {
 	size_t first = text.len > 0 && text.data[0] == '-', end = skip_digits(text, first), more;
 
@@ -87,11 +97,12 @@ static size_t number_len(struct slice text)
 	return end;
 }
 
-enum escape { ESCAPE_GOOD, ESCAPE_HALF, ESCAPE_BAD };
+enum escape { ESCAPE_GOOD, ESCAPE_HALF_PAIR, ESCAPE_BAD };
 
 /*
- * Reads an escape off *rest, which begins behind the backslash, or nothing of a bad one. Writes its
- * character in UTF-8 to *to and moves *to behind it: that has fewer bytes than the escape.
+ * Reads an escape off *rest, which begins behind the backslash; a bad escape stays there. Writes
+ * its character in UTF-8 to *to, which has fewer bytes than the escape, and moves *to behind it. A
+ * half pair becomes U+FFFD.
  */
 static enum escape read_escape(struct slice *rest, char **to)
 {
@@ -105,18 +116,19 @@ static enum escape read_escape(struct slice *rest, char **to)
 		*rest = (struct slice){rest->data + 1, rest->len - 1};
 		return ESCAPE_GOOD;
 	}
-	if (!read_unit(rest, &unit))
+	if (!read_code_unit(rest, &unit))
 		return ESCAPE_BAD;
-	if (is_half(unit, false) && read_low(rest, &low)) {
+	if (is_high_surrogate(unit) && read_low_surrogate(rest, &low)) {
 		unit = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
-	} else if (is_half(unit, false) || is_half(unit, true)) {
+	} else if (is_high_surrogate(unit) || is_low_surrogate(unit)) {
 		unit = REPLACEMENT;
-		result = ESCAPE_HALF;
+		result = ESCAPE_HALF_PAIR;
 	}
 	*to = put_utf8(*to, unit);
 	return result;
 }
 
+/* Copies what is before each backslash, and then the character of the escape. */
 size_t json_unescape(struct slice text, char *to)
 {
 	char *out = to;
@@ -129,8 +141,8 @@ size_t json_unescape(struct slice text, char *to)
 		memmove(out, rest.data, plain);
 		out += plain;
 		rest = (struct slice){rest.data + plain, rest.len - plain};
-		if (rest.len > 0)
-			rest = (struct slice){rest.data + 1, rest.len - 1}, read_escape(&rest, &out);
+		if (slice_skip(&rest, SLICE("\\")))
+			read_escape(&rest, &out);
 	}
 	return (size_t)(out - to);
 }
@@ -149,7 +161,8 @@ bool json_fail(struct json *json, const char *expected)
 	return false;
 }
 
-static inline bool take_mark(struct json *json, char c)
+/* Skips blanks, and `c` if it comes next. Returns false if something else comes. */
+static inline bool skip_if(struct json *json, char c)
 {
 	if (json_peek(json) != c || json->at == json->end)
 		return false;
@@ -159,39 +172,43 @@ static inline bool take_mark(struct json *json, char c)
 
 bool json_open(struct json *json, char open)
 {
-	json->begins = take_mark(json, open);
-	return json->begins;
+	json->is_before_first = skip_if(json, open);
+	return json->is_before_first;
 }
 
+/* Returns whether another member follows, after the comma before it, or reads `close`. */
 bool json_more(struct json *json, char close)
 {
-	bool begins = json->begins;
+	bool needs_no_comma = json->is_before_first;
 
-	json->begins = false;
-	if (json->expected || take_mark(json, close))
+	json->is_before_first = false;
+	if (json->expected || skip_if(json, close))
 		return false;
-	return begins || take_mark(json, ',') ||
+	return needs_no_comma || skip_if(json, ',') ||
 	       json_fail(json, close == '}' ? "a comma or the end of the object"
 	                                    : "a comma or the end of the list");
 }
 
-/* Finds the first quote, backslash or control character, or the end, by eight bytes at a time. */
-static const char *plain_end(const char *p, const char *end)
+/*
+ * Finds the first quote, backslash or control character, or the end, eight bytes at a time. For a
+ * byte b below 128, b - n has its highest bit (of `tops`) set if b is below n; b XOR c is 0, which
+ * is below 1, if b is c.
+ */
+static const char *find_special(const char *p, const char *end)
 {
 	const uint64_t ones = UINT64_MAX / 255, tops = ones << 7;
 	uint64_t word;
 
 	for (; end - p >= (ptrdiff_t)sizeof word; p += sizeof word) {
-		uint64_t quote, slash, found;
+		uint64_t xor_quote, xor_slash, found;
 
 		memcpy(&word, p, sizeof word);
 		word = le64toh(word);
-		quote = word ^ ones * '"';
-		slash = word ^ ones * '\\';
-		/* A byte less than n borrows; what it borrows from may be marked too, but lies behind it.
-		 */
-		found =
-		    ((word - ones * ' ') & ~word) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+		xor_quote = word ^ ones * '"';
+		xor_slash = word ^ ones * '\\';
+		found = ((word - ones * ' ') & ~word) | ((xor_quote - ones) & ~xor_quote) |
+		        ((xor_slash - ones) & ~xor_slash);
+		/* A byte that borrows may set the bit of the byte behind it, too; only the first counts. */
 		if (found & tops)
 			return p + __builtin_ctzll(found & tops) / 8;
 	}
@@ -209,7 +226,7 @@ static bool skip_escape(struct json *json)
 
 	if (escape == ESCAPE_BAD)
 		return json_fail(json, "an escape of JSON");
-	if (escape == ESCAPE_HALF && !json->halves)
+	if (escape == ESCAPE_HALF_PAIR && !json->allows_half_pairs)
 		return json_fail(json, "both halves of a character");
 	json->at = rest.data;
 	return true;
@@ -220,9 +237,9 @@ static bool read_text(struct json *json, struct slice *text)
 {
 	const char *from = json->at;
 
-	json->escaped = false;
+	json->has_escapes = false;
 	for (;;) {
-		json->at = plain_end(json->at, json->end);
+		json->at = find_special(json->at, json->end);
 		if (json->at == json->end)
 			return json_fail(json, "the end of a text in quotes");
 		if (*json->at == '"')
@@ -230,7 +247,7 @@ static bool read_text(struct json *json, struct slice *text)
 		if (*json->at != '\\')
 			return json_fail(json, "no control character in a text");
 		json->at++;
-		json->escaped = true;
+		json->has_escapes = true;
 		if (!skip_escape(json))
 			return false;
 	}
@@ -240,14 +257,14 @@ static bool read_text(struct json *json, struct slice *text)
 
 bool json_text(struct json *json, struct slice *text)
 {
-	return take_mark(json, '"') ? read_text(json, text) : json_fail(json, "a text in quotes");
+	return skip_if(json, '"') ? read_text(json, text) : json_fail(json, "a text in quotes");
 }
 
 bool json_name(struct json *json, struct slice *name)
 {
-	if (!take_mark(json, '"'))
+	if (!skip_if(json, '"'))
 		return json_fail(json, "a field's name in quotes");
-	return read_text(json, name) && (take_mark(json, ':') || json_fail(json, "a colon"));
+	return read_text(json, name) && (skip_if(json, ':') || json_fail(json, "a colon"));
 }
 
 static bool is_letter_or_digit(char c)
@@ -255,6 +272,7 @@ static bool is_letter_or_digit(char c)
 	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
 }
 
+/* Reads a number, true, false or null. */
 bool json_word(struct json *json, struct slice *word)
 {
 	static const struct slice words[] = {SLICE("true"), SLICE("false"), SLICE("null")};
@@ -263,7 +281,7 @@ bool json_word(struct json *json, struct slice *word)
 
 	json_peek(json);
 	rest = json_rest(json);
-	len = number_len(rest);
+	len = number_length(rest);
 	for (size_t i = 0; i < sizeof words / sizeof *words && len == 0; i++)
 		if (slice_skip(&rest, words[i]))
 			len = words[i].len;
@@ -279,14 +297,17 @@ static bool skip_scalar(struct json *json)
 {
 	struct slice ignored;
 
-	return take_mark(json, '"') ? read_text(json, &ignored) : json_word(json, &ignored);
+	return skip_if(json, '"') ? read_text(json, &ignored) : json_word(json, &ignored);
 }
 
-/* Objects and lists in each other, without recursion. */
+/*
+ * Skips any value. It goes through nested objects and lists without recursion: `closes` is the
+ * stack of the characters that end them.
+ */
 bool json_skip(struct json *json)
 {
 	char closes[JSON_DEPTH_MAX];
-	size_t depth = 0, members = 0;
+	size_t depth = 0, member_count = 0;
 	struct slice name;
 
 	do {
@@ -300,16 +321,16 @@ bool json_skip(struct json *json)
 		} else if (!skip_scalar(json)) {
 			return false;
 		}
-		while (depth > 0 && !json_more(json, closes[depth - 1]))
+		while (depth > 0 && !json_more(json, closes[depth - 1])) { /* it has ended, or failed */
 			if (json->expected)
 				return false;
-			else
-				depth--;
-		members += depth == 1;
+			depth--;
+		}
+		member_count += depth == 1;
 		if (depth > 0 && closes[depth - 1] == '}' && !json_name(json, &name))
 			return false;
 	} while (depth > 0);
-	json->members = members;
+	json->member_count = member_count;
 	return true;
 }
 
@@ -319,6 +340,7 @@ bool json_end(struct json *json)
 	return json->at == json->end || json_fail(json, "nothing behind the object or list");
 }
 
+/* Continuation bytes of UTF-8 (10xxxxxx) count for no column. */
 void json_place(struct slice text, const char *at, unsigned *line, unsigned *column)
 {
 	*line = *column = 1;

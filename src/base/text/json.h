@@ -2,7 +2,7 @@
  * json.h: reads JSON (RFC 8259) where it lies, one value after another, and says where it is wrong.
  *
  * The caller goes through objects and lists by json_open, json_more and json_name, and reads or
- * skips each value between. Nothing is copied: a text is given as it stands between its quotes.
+ * skips each value between. Nothing is copied: a text is returned as it stands between its quotes.
  *
  *     if (json_open(&json, '{'))
  *             while (json_more(&json, '}') && json_name(&json, &name) && json_skip(&json))
@@ -20,12 +20,12 @@
 #define JSON_DEPTH_MAX 1024 /* objects and lists in each other that json_skip goes through */
 
 struct json {
-	const char *at, *end; /* what is not read yet; after a failure where it is */
-	const char *expected; /* NULL before a failure; after it, what should stand at `at` */
-	size_t members;       /* of the object or list that json_skip went through last */
-	bool halves;          /* one half of a pair of \uXXXX stands for U+FFFD */
-	bool escaped;         /* the text or name that was read last has escapes */
-	bool begins;          /* nothing of the object or list that was opened last is read yet */
+	const char *at, *end;   /* what is not read yet; after a failure where it is */
+	const char *expected;   /* NULL before a failure; after it, what should stand at `at` */
+	size_t member_count;    /* of the object or list that json_skip went through last */
+	bool allows_half_pairs; /* one half of a surrogate pair (\uXXXX) is read as U+FFFD */
+	bool has_escapes;       /* the text or name that was read last has escapes */
+	bool is_before_first;   /* no member of the object or list that was opened last is read yet */
 };
 
 /** Makes a reader of `text`. */
@@ -37,7 +37,7 @@ static inline struct slice json_rest(const struct json *json)
 	return (struct slice){json->at, (size_t)(json->end - json->at)};
 }
 
-/** Says what should stand where the reader is. Returns false. */
+/** Fails: sets json->expected to what should stand where the reader is. Returns false. */
 bool json_fail(struct json *json, const char *expected);
 
 /** Skips blanks. Returns the next character, which is not skipped, or '\0' at the end. */
@@ -49,12 +49,11 @@ static inline char json_peek(struct json *json)
 	return json->at < json->end ? *json->at : '\0';
 }
 
-/** Begins with an object ('{') or a list ('['). False, which is no failure: another value is there.
- */
+/** Reads the start of an object ('{') or a list ('['). Returns false if another value is there. */
 bool json_open(struct json *json, char open);
 /**
- * Before each member: whether there is one, or else the end ('}' or ']'), which is read then. False
- * also on failure.
+ * Call it before each member: reads the comma before it. Returns false at the end ('}' or ']'),
+ * which it reads, and on failure.
  */
 bool json_more(struct json *json, char close);
 /** Reads the name of a member, and the colon. */
@@ -65,13 +64,13 @@ bool json_text(struct json *json, struct slice *text);
 bool json_word(struct json *json, struct slice *word);
 /** Steps over any value, and checks it. */
 bool json_skip(struct json *json);
-/** Behind the outermost value: whether nothing follows it. */
+/** Call it behind the outermost value: whether nothing follows. */
 bool json_end(struct json *json);
 
-/** Writes a text without its escapes, and returns the length. `to` may be its own place. */
+/** Writes a text without its escapes, and returns the length. `to` may be the text's own memory. */
 size_t json_unescape(struct slice text, char *to);
 
-/** The place of `at` in `text`, from 1; columns count characters. */
+/** Computes the line and column of `at` in `text`, from 1. Columns count characters. */
 void json_place(struct slice text, const char *at, unsigned *line, unsigned *column);
 
 #endif

@@ -7,8 +7,9 @@
 #include "base/slice.h"
 
 /**
- * Whether one is a slip of the other: a letter more, less, wrong, or two that changed places, in
- * any case; of names with five letters or more, two of these. Equal names are no slips.
+ * Whether one name is probably a misspelling of the other: a letter added, missing, wrong, or two
+ * letters swapped; in names of five letters or more, two of these. The case of letters does not
+ * matter. Equal names are not misspellings.
  */
 bool is_misspelling(struct slice a, struct slice b);
 

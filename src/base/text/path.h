@@ -1,6 +1,6 @@
 /*
- * path.h: brings all paths that mean the same to one spelling. The result is `path` itself, or a
- * part of it, if nothing changes, else memory of the arena.
+ * path.h: brings all paths of URLs that mean the same to one spelling. The result is `path` itself or
+ * a part of it if nothing has to change, and otherwise memory of the arena.
  */
 #ifndef BASE_TEXT_PATH_H
 #define BASE_TEXT_PATH_H
@@ -8,23 +8,23 @@
 #include "base/arena.h"
 
 /**
- * Decodes %XX, once; an invalid escape stands for itself, as in browsers. `to` has room for all
+ * Decodes %XX, once; an invalid escape stands for itself, as in browsers. `to` has space for all
  * of `path`, and may be its own memory. Returns the length.
  */
 size_t path_decode(struct slice path, char *to);
 
 /**
  * Removes "." and ".." segments and double slashes from a decoded path, as proxies do before they
- * route a request: /a/../login and //login become /login. 0 or ENOMEM.
+ * route a request: /a/../login and //login become /login. Returns 0 or ENOMEM.
  */
 int path_normalize(struct arena *arena, struct slice path, struct slice *out);
-/** The same of a path that begins with a slash, in its own memory. Returns the length. */
+/** Does the same with a path that begins with a slash, in its own memory. Returns the length. */
 size_t path_normalize_here(char *path, size_t len);
 
 /**
- * The spelling that stands for all variants of a path: normalized, A to Z in
- * lower case, without parameters (";x" at a segment's end) and without a slash
- * at its end: /Login;x/ is /login. Nothing stays nothing. 0 or ENOMEM.
+ * Makes the spelling that stands for all variants of a path: normalized, A to Z in lower case,
+ * without parameters (";x" at a segment's end) and without a slash at its end. /Login;x/ becomes
+ * /login; an empty path stays empty. Returns 0 or ENOMEM.
  */
 int path_fold(struct arena *arena, struct slice path, struct slice *out);
 

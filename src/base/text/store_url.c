@@ -1,4 +1,7 @@
-/* store_url.c: splits, strips and redacts the URL of a store. */
+/*
+ * store_url.c: splits the URL of a store such as redis://user:password@host, and removes what is
+ * secret, for messages and logs.
+ */
 #include "base/text/store_url.h"
 
 #include <stdio.h>
@@ -6,8 +9,10 @@
 
 #define SCHEME_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
 
-#define HOST_MAX 64 /* bytes of the rest that are shown */
+#define REST_SHOWN_MAX   64 /* bytes behind the scheme and login */
+#define SCHEME_SHOWN_MAX 19
 
+/* Splits a text, which may be no valid URL: behind "://" if it has that, and behind the last @. */
 struct store_url_parts store_url_split(const char *text)
 {
 	size_t word = strspn(text, SCHEME_BYTES);
@@ -21,7 +26,7 @@ struct store_url_parts store_url_split(const char *text)
 	};
 }
 
-static char *put(char *out, struct slice text)
+static char *append_slice(char *out, struct slice text)
 {
 	memcpy(out, text.data, text.len);
 	return out + text.len;
@@ -29,25 +34,29 @@ static char *put(char *out, struct slice text)
 
 void store_url_strip(const char *text, char *out)
 {
-	struct store_url_parts place = store_url_split(text);
-	struct slice query = place.rest, rest = slice_cut(&query, '?');
+	struct store_url_parts parts = store_url_split(text);
+	struct slice query = parts.rest, rest = slice_cut(&query, '?');
 	bool is_first = true;
 
-	out = put(put(out, place.scheme), rest);
+	out = append_slice(append_slice(out, parts.scheme), rest);
 	while (query.len > 0) {
-		struct slice one = slice_cut(&query, '&');
+		struct slice parameter = slice_cut(&query, '&');
 
-		if (one.len >= 9 && memcmp(one.data, "sentinel_", 9) == 0)
+		struct slice ignored = parameter;
+
+		if (slice_skip(&ignored, SLICE("sentinel_"))) /* a user or password */
 			continue;
 		*out++ = is_first ? '?' : '&';
-		out = put(out, one);
+		out = append_slice(out, parameter);
 		is_first = false;
 	}
 	*out = '\0';
 }
 
-/* redis: and its like, also where slashes are missing. */
-static bool names_scheme(const char *path, const char *name)
+/*
+ * Whether a scheme that contains `name` stands anywhere, such as "rediss:", also without slashes.
+ */
+static bool has_scheme(const char *path, const char *name)
 {
 	const char *at = path;
 
@@ -61,23 +70,25 @@ static bool names_scheme(const char *path, const char *name)
 
 bool store_url_is_likely(const char *path)
 {
-	return names_scheme(path, "redis") || names_scheme(path, "valkey") ||
-	       strstr(path, "://") != NULL;
+	return has_scheme(path, "redis") || has_scheme(path, "valkey") || strstr(path, "://") != NULL;
 }
 
+/*
+ * Shows the scheme and the host; a colon if it follows the host, but nothing behind it unless a
+ * login stood before: a password may stand there.
+ */
 void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX])
 {
-	struct store_url_parts place = store_url_split(text);
-	size_t shown = strcspn(place.rest.data, place.login.data ? "?" : "?:");
-	size_t scheme = place.scheme.len < 20 ? place.scheme.len : 0;
+	struct store_url_parts parts = store_url_split(text);
+	size_t shown = strcspn(parts.rest.data, parts.login.data ? "?" : "?:");
+	size_t scheme = parts.scheme.len <= SCHEME_SHOWN_MAX ? parts.scheme.len : 0;
 	bool is_cut;
 
-	shown += shown < place.rest.len; /* the colon itself */
-	is_cut = shown < place.rest.len || shown > HOST_MAX;
-
-	shown = shown < HOST_MAX ? shown : HOST_MAX;
+	shown += shown < parts.rest.len; /* the colon or question mark itself */
+	is_cut = shown < parts.rest.len || shown > REST_SHOWN_MAX;
+	shown = shown < REST_SHOWN_MAX ? shown : REST_SHOWN_MAX;
 	snprintf(out, STORE_URL_SHOWN_MAX, "%.*s%s%.*s%s", (int)scheme, text,
-	         place.login.data ? "…@" : "", (int)shown, place.rest.data, is_cut ? "…" : "");
+	         parts.login.data ? "…@" : "", (int)shown, parts.rest.data, is_cut ? "…" : "");
 }
 
 void store_url_redact_if_any(const char *text, char out[STORE_URL_SHOWN_MAX])

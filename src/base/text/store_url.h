@@ -9,11 +9,12 @@
 #include "base/slice.h"
 
 struct store_url_parts {
-	struct slice scheme; /* with its ://; empty: none */
-	struct slice login;  /* up to the last @, for a password may hold others; data NULL: none */
-	struct slice rest;   /* behind that */
+	struct slice scheme; /* with its ://, or empty */
+	struct slice login;  /* up to the last @, because a password may have others; or data is NULL */
+	struct slice rest;   /* behind these two */
 };
 
+/** Splits any text, also one that is no valid URL. */
 struct store_url_parts store_url_split(const char *text);
 
 /**
@@ -34,8 +35,7 @@ bool store_url_is_likely(const char *path);
  */
 void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
-/** The same of a text that should be no store at all; one that is no URL either is shown as it is.
- */
+/** Redacts a text only if it looks like the URL of a store; otherwise copies it. */
 void store_url_redact_if_any(const char *text, char out[STORE_URL_SHOWN_MAX]);
 
 #endif

@@ -1,7 +1,8 @@
-/* word.h: defines the words that stand for an enumeration in files and listings. */
+/* word.h: maps the words that users write in files to the values of an enumeration, and back. */
 #ifndef BASE_TEXT_WORD_H
 #define BASE_TEXT_WORD_H
 
+/* One entry of a list of words. */
 struct word {
 	const char *name; /* NULL ends a list */
 	unsigned value;

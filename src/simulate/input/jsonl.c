@@ -10,7 +10,7 @@
 /* Decodes escapes in place, which never makes the text longer. */
 static struct slice without_escapes(const struct json *json, struct slice text)
 {
-	if (json->escaped)
+	if (json->has_escapes)
 		text.len = json_unescape(text, (char *)text.data);
 	return text;
 }
@@ -42,7 +42,7 @@ int format_jsonl(const struct columns *columns, struct slice line, struct record
 	struct json json = json_of(line);
 	struct slice name, value;
 
-	json.halves = true;
+	json.allows_half_pairs = true;
 	format_begin(columns, record);
 	if (!json_open(&json, '{'))
 		json_fail(&json, "a JSON object");
