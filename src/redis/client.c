@@ -14,7 +14,7 @@ static struct redis_client *client_of(struct store_client *client)
 
 static void send_batch(struct redis_client *client)
 {
-	struct redis_command *first = commands_take(&client->batch);
+	struct redis_command *first = batch_take(&client->batch);
 
 	if (!first)
 		return;
@@ -23,7 +23,7 @@ static void send_batch(struct redis_client *client)
 }
 
 /* Removes up to CALL_COMMANDS_MAX operations from the front of the group. */
-static struct store_operation *cut_group(struct store_operation **group, size_t *n)
+static struct store_operation *cut_front(struct store_operation **group, size_t *n)
 {
 	struct store_operation *first = *group, **end = group;
 
@@ -48,7 +48,7 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 	}
 	while (group) {
 		size_t n;
-		struct store_operation *operations = cut_group(&group, &n);
+		struct store_operation *operations = cut_front(&group, &n);
 
 		together &= !group; /* only one call can be all or nothing */
 		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
@@ -103,7 +103,7 @@ void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)
 	redis_client_flush(store_client);
 }
 
-size_t redis_client_steps(const struct store_client *client)
+size_t redis_client_command_count(const struct store_client *client)
 {
 	return ((const struct redis_client *)client)->command_count;
 }
@@ -125,7 +125,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->store = (struct redis_store *)store;
 	client->transport = transport;
 	client->queue_ticket = (uint32_t)prng_next() | 1; /* never 0, which means no ticket */
-	commands_open(&client->batch);
+	batch_init(&client->batch);
 	if (client->store->url.master)
 		client_alarm_at(client, 1); /* at once, to ask the Sentinels */
 	command_list_clear(&client->retries);
@@ -153,6 +153,6 @@ void redis_client_close(struct store_client *store_client)
 	list_remove(&store->clients, &client->node);
 	redis_stats_add(&store->closed, &client->counts);
 	pthread_mutex_unlock(&store->lock);
-	commands_close(client);
+	commands_free_unused(client);
 	free(client);
 }

@@ -18,13 +18,13 @@
  */
 #define TICKET_MAX_NS (100 * NS_PER_MS)
 
-void commands_open(struct batch *batch)
+void batch_init(struct batch *batch)
 {
 	command_list_clear(&batch->commands);
 	batch->number = 1;
 }
 
-struct redis_command *commands_take(struct batch *batch)
+struct redis_command *batch_take(struct batch *batch)
 {
 	batch->count = 0;
 	batch->number++;
@@ -33,7 +33,7 @@ struct redis_command *commands_take(struct batch *batch)
 
 /* Commands */
 
-static struct redis_command *command_open(struct redis_client *client)
+static struct redis_command *allocate_command(struct redis_client *client)
 {
 	struct redis_command *command = client->free_commands;
 
@@ -47,12 +47,12 @@ static struct redis_command *command_open(struct redis_client *client)
 	return command;
 }
 
-static void command_close(struct redis_client *client, struct redis_command *command)
+static void recycle_command(struct redis_client *client, struct redis_command *command)
 {
 	struct buffer name = command->name;
 
 	client->command_count--;
-	command_end(command);
+	command_free_swap(command);
 	if (client->free_command_count >= FREE_MAX || name.capacity > FREE_NAME) {
 		buffer_free(&name);
 		name = (struct buffer){0};
@@ -68,7 +68,7 @@ static void command_close(struct redis_client *client, struct redis_command *com
 	client->free_command_count++;
 }
 
-void commands_close(struct redis_client *client)
+void commands_free_unused(struct redis_client *client)
 {
 	while (client->free_commands) {
 		struct redis_command *command = client->free_commands;
@@ -107,7 +107,7 @@ void commands_fail(struct redis_client *client, struct redis_command *command, i
 	cache_record_end(client, command, COMMAND_FAILED);
 	*command->last = command->waiters;
 	followers_release(client, command);
-	command_close(client, command);
+	recycle_command(client, command);
 	commands_refuse(client, operations, status);
 }
 
@@ -121,7 +121,8 @@ void commands_fail_all(struct redis_client *client, struct redis_command *first,
 	}
 }
 
-void commands_fill(struct redis_client *client, struct redis_command *command, enum command_end end)
+void commands_set_outcomes(struct redis_client *client, struct redis_command *command,
+                           enum command_end end)
 {
 	bool withheld = end != COMMAND_DONE;
 	size_t i = 0;
@@ -191,7 +192,7 @@ static void append_operation(struct redis_command *command, struct store_operati
 static struct redis_command *make_command(struct redis_client *client,
                                           struct store_operation *operation)
 {
-	struct redis_command *command = command_open(client);
+	struct redis_command *command = allocate_command(client);
 	const struct store_step *step = &operation->step;
 
 	if (!command)
@@ -203,7 +204,7 @@ static struct redis_command *make_command(struct redis_client *client,
 		            operation->limit_name);
 	if (command->name.failed) {
 		buffer_free(&command->name);
-		command_close(client, command);
+		recycle_command(client, command);
 		return NULL;
 	}
 	*command = (struct redis_command){
@@ -246,9 +247,9 @@ static bool join_command(const struct redis_client *client, struct redis_command
  * Makes a command for an operation that the cache did not answer; it takes a chunk if the cache
  * said so. NULL if there is no memory.
  */
-static struct redis_command *make_missed(struct redis_client *client,
-                                         struct store_operation *operation,
-                                         enum cache_answer answer)
+static struct redis_command *make_command_for_miss(struct redis_client *client,
+                                                   struct store_operation *operation,
+                                                   enum cache_answer answer)
 {
 	struct redis_command *command = make_command(client, operation);
 
@@ -282,12 +283,12 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 		}
 		if (command && join_command(client, command, operation))
 			continue;
-		command = make_missed(client, operation, command ? CACHE_NONE : answer);
+		command = make_command_for_miss(client, operation, command ? CACHE_NONE : answer);
 		if (!command) {
 			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
 		}
-		followers_begin(client, command);
+		followers_register_if_slow(client, command);
 		command_append(&client->retries, command);
 	}
 	return served;
@@ -300,13 +301,13 @@ void commands_finish(struct redis_client *client, struct redis_command *command)
 	/* Waiters come before followers, which were submitted later. */
 	*command->last = serve_waiters(client, command->waiters);
 	followers_release(client, command);
-	command_close(client, command);
+	recycle_command(client, command);
 	complete_operations(client, operations);
 }
 
 /* Adds the operation to the newest command of its key if that is not sent yet. Whether it did. */
-static bool join_any(struct redis_client *client, struct redis_command *gathered,
-                     struct redis_command *slow, struct store_operation *operation)
+static bool join_unsent_command(struct redis_client *client, struct redis_command *gathered,
+                                struct redis_command *slow, struct store_operation *operation)
 {
 	if (gathered && !gathered->followers.first)
 		return join_command(client, gathered, operation);
@@ -333,11 +334,11 @@ static bool await_chunk(struct redis_client *client, struct redis_command *gathe
 }
 
 /* Appends the command to the batch, as the newest of its key. */
-static void join_batch(struct redis_client *client, struct redis_command *command)
+static void append_to_batch(struct redis_client *client, struct redis_command *command)
 {
 	struct batch *batch = &client->batch;
 
-	followers_begin(client, command);
+	followers_register_if_slow(client, command);
 	*index_entry_of(batch, command->operations) =
 	    (struct batch_index_entry){batch->number, command};
 	command_append(&batch->commands, command);
@@ -356,7 +357,7 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	struct redis_command *gathered = entry->batch_number == batch->number ? entry->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
 	struct redis_command *slow =
-	    operation->is_all_or_nothing ? NULL : followers_find(client, operation);
+	    operation->is_all_or_nothing ? NULL : followers_find_slow(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_NONE;
 
@@ -367,9 +368,9 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 		answer = cache_answer(client, operation, !gathered);
 	if (answer == CACHE_ANSWERED)
 		return true;
-	if (answer == CACHE_NONE && join_any(client, gathered, slow, operation))
+	if (answer == CACHE_NONE && join_unsent_command(client, gathered, slow, operation))
 		return false;
-	command = make_missed(client, operation, answer);
+	command = make_command_for_miss(client, operation, answer);
 	if (!command) {
 		operation->status = WEIR_ENOMEM;
 		return true;
@@ -377,7 +378,7 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	if (slow)
 		followers_add(slow, command);
 	else
-		join_batch(client, command);
+		append_to_batch(client, command);
 	return false;
 }
 
@@ -397,7 +398,8 @@ static bool has_key_twice(const struct redis_command *first)
 /*
  * Moves the first command and all others of its slot to the batch, one after another, as one group.
  */
-static void join_by_slot(struct redis_client *client, struct redis_command **from, bool is_group)
+static void append_slot_to_batch(struct redis_client *client, struct redis_command **from,
+                                 bool is_group)
 {
 	struct redis_command **at = from, *command, *first = *from;
 	unsigned slot = first->slot;
@@ -413,7 +415,7 @@ static void join_by_slot(struct redis_client *client, struct redis_command **fro
 			group = first->group =
 			    ++client->newest_group ? client->newest_group : ++client->newest_group;
 		command->group = group;
-		join_batch(client, command);
+		append_to_batch(client, command);
 	}
 }
 
@@ -441,7 +443,7 @@ static void add_group(struct redis_client *client, struct store_operation *opera
 	}
 	is_group = !has_key_twice(first);
 	while (first)
-		join_by_slot(client, &first, is_group);
+		append_slot_to_batch(client, &first, is_group);
 }
 
 void commands_add(struct redis_client *client, struct store_operation *operations, bool together)

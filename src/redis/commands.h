@@ -15,7 +15,7 @@
 
 #include "redis/client_inside.h"
 
-void commands_open(struct batch *batch);
+void batch_init(struct batch *batch);
 
 /**
  * Adds operations to the batch, so many that it has at most CALL_COMMANDS_MAX commands. Completes
@@ -26,18 +26,18 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 /** Completes operations with an error, without a command. */
 void commands_refuse(struct redis_client *client, struct store_operation *operations, int status);
 /** Removes all commands from the batch. */
-struct redis_command *commands_take(struct batch *batch);
+struct redis_command *batch_take(struct batch *batch);
 
 /** Ends a command, and completes its operations with an error. */
 void commands_fail(struct redis_client *client, struct redis_command *command, int status);
 void commands_fail_all(struct redis_client *client, struct redis_command *first, int status);
 /** Copies client->result, which command_read has filled, to the operations of a command. */
-void commands_fill(struct redis_client *client, struct redis_command *command,
-                   enum command_end end);
+void commands_set_outcomes(struct redis_client *client, struct redis_command *command,
+                           enum command_end end);
 /** Ends a command whose operations have their results, and completes them. */
 void commands_finish(struct redis_client *client, struct redis_command *command);
 
 /** Frees the client's unused commands. */
-void commands_close(struct redis_client *client);
+void commands_free_unused(struct redis_client *client);
 
 #endif

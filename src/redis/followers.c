@@ -19,24 +19,25 @@ static bool is_of_key(const struct redis_command *command, const struct store_op
 	       slice_equal(command->operations->key_name, operation->key_name);
 }
 
-static struct list *slow_place(struct redis_client *client, const struct store_operation *operation)
+static struct list *slow_list_of(struct redis_client *client,
+                                 const struct store_operation *operation)
 {
 	return &client->slow_commands[operation->step.key.hash % CLIENT_SLOW_LISTS];
 }
 
-struct redis_command *followers_find(struct redis_client *client,
-                                     const struct store_operation *operation)
+struct redis_command *followers_find_slow(struct redis_client *client,
+                                          const struct store_operation *operation)
 {
 	if (client->slow_command_count > 0)
-		LIST_EACH(slow_place(client, operation), struct redis_command, slow_node, command)
+		LIST_EACH(slow_list_of(client, operation), struct redis_command, slow_node, command)
 	if (is_of_key(command, operation))
 		return command;
 	return NULL;
 }
 
-void followers_begin(struct redis_client *client, struct redis_command *command)
+void followers_register_if_slow(struct redis_client *client, struct redis_command *command)
 {
-	struct list *place = slow_place(client, command->operations);
+	struct list *place = slow_list_of(client, command->operations);
 
 	command_list_clear(&command->followers);
 	command->is_slow = command->chunk_use.takes_chunk || is_slow(command->limit, &command->call);
@@ -58,14 +59,14 @@ void followers_release(struct redis_client *client, struct redis_command *comman
 
 	if (!command->is_slow)
 		return;
-	list_remove(slow_place(client, command->operations), &command->slow_node);
+	list_remove(slow_list_of(client, command->operations), &command->slow_node);
 	client->slow_command_count--;
 	while (next) {
 		struct redis_command *follower = next;
 
 		next = follower->next;
 		command_append(&client->retries, follower);
-		followers_begin(client, follower);
+		followers_register_if_slow(client, follower);
 		if (!follower->is_slow)
 			continue;
 		for (; next; next = command) {

@@ -12,10 +12,10 @@
 #include "redis/client_inside.h"
 
 /** Registers a command that is about to be sent; sets is_slow. */
-void followers_begin(struct redis_client *client, struct redis_command *command);
+void followers_register_if_slow(struct redis_client *client, struct redis_command *command);
 /** The newest registered command of the operation's key that may need several calls, or NULL. */
-struct redis_command *followers_find(struct redis_client *client,
-                                     const struct store_operation *operation);
+struct redis_command *followers_find_slow(struct redis_client *client,
+                                          const struct store_operation *operation);
 void followers_add(struct redis_command *slow, struct redis_command *command);
 /** A command has ended: sends its followers, up to the first one that the rest have to follow. */
 void followers_release(struct redis_client *client, struct redis_command *command);

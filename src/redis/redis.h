@@ -63,7 +63,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 void redis_client_close(struct store_client *client);
 /**
  * Begins to stop a client: it returns its chunks to Redis and takes no more. Serve it until
- * redis_client_steps is 0, as long as time allows.
+ * redis_client_command_count is 0, as long as time allows.
  */
 void redis_client_stop(struct store_client *client);
 /**
@@ -76,7 +76,7 @@ void redis_client_flush(struct store_client *client);
 /** Call it when the transport's alarm is due. */
 void redis_client_tick(struct store_client *client, uint64_t monotonic_ns);
 /** The number of commands whose operations were submitted and are not complete. */
-size_t redis_client_steps(const struct store_client *client);
+size_t redis_client_command_count(const struct store_client *client);
 /**
  * Whether the client awaits anything of Redis, even if only the reply to a recovery check: for
  * transports that block.

@@ -61,10 +61,10 @@ bool redis_store_master(const struct store *base, struct redis_host *master)
 	struct cluster *cluster = ((const struct redis_store *)base)->cluster;
 	unsigned node = cluster_node_of(cluster, 0);
 
-	if (!sentinels_know(cluster, node))
+	if (!sentinels_node_has_host(cluster, node))
 		return false;
-	cluster_hold(cluster, node, master);
-	cluster_drop(cluster, node);
+	cluster_add_user(cluster, node, master);
+	cluster_remove_user(cluster, node);
 	return true;
 }
 

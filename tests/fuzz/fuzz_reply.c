@@ -41,11 +41,11 @@ static void learn(const struct redis_reply *reply)
 	if (reply->type != REDIS_ERROR)
 		cluster_apply_map(cluster, reply, &seed);
 	else if (hash_slots_read_redirect(reply->text, &seed, &slot, &to) != HASH_SLOTS_STAY &&
-	         cluster_moved(cluster, slot, &to) != cluster_node_of(cluster, slot))
+	         cluster_apply_moved(cluster, slot, &to) != cluster_node_of(cluster, slot))
 		abort();
 	for (slot = 0; slot < HASH_SLOTS; slot += 127) {
 		node = cluster_node_of(cluster, slot);
-		if (node >= CLUSTER_NODES_MAX || !cluster_has(cluster, node))
+		if (node >= CLUSTER_NODES_MAX || !cluster_names_node(cluster, node))
 			abort();
 	}
 }
@@ -59,17 +59,17 @@ static void ask_sentinel(const struct redis_reply *reply)
 	size_t n;
 
 	now_ns += 2 * SENTINELS_POLL_NS;
-	if (!sentinels_begin(watched, &now_ns, now_ns, nodes, &n) || n > 3 + SENTINELS_LEARNT_MAX)
+	if (!sentinels_begin_round(watched, &now_ns, now_ns, nodes, &n) || n > 3 + SENTINELS_LEARNT_MAX)
 		abort();
 	sentinels_add_learnt(watched, reply);
 	sentinels_answer(watched, nodes[0], reply);
 	sentinels_fail(watched, nodes[1], "gone");
-	sentinels_due_ns(watched, &now_ns, now_ns + SENTINELS_SOON_NS);
+	sentinels_end_overdue_round(watched, &now_ns, now_ns + SENTINELS_SOON_NS);
 	master = cluster_node_of(watched, 0);
-	cluster_hold(watched, master, &host);
-	cluster_drop(watched, master);
-	if (sentinels_has(watched, master) || !cluster_has(watched, master) || host.name[0] == '/' ||
-	    sentinels_know(watched, master) != (host.port != 0))
+	cluster_add_user(watched, master, &host);
+	cluster_remove_user(watched, master);
+	if (sentinels_node_is_sentinel(watched, master) || !cluster_names_node(watched, master) ||
+	    host.name[0] == '/' || sentinels_node_has_host(watched, master) != (host.port != 0))
 		abort();
 }
 
@@ -120,14 +120,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	slice_skip(&rest, (struct slice){rest.data, 1});
 	for (size_t i = 0; i < sent; i++) {
 		calls[i] = (struct pending_reply){.replied = replied};
-		connection_write_words(connection_command(connection), &SLICE("X"), 1);
-		connection_sent(connection, &calls[i]);
+		connection_write_words(connection_command_buffer(connection), &SLICE("X"), 1);
+		connection_expect_reply(connection, &calls[i]);
 	}
 	while (rest.len > 0 && status == WEIR_OK)
-		status = connection_in(connection, cut_piece(&rest));
+		status = connection_receive(connection, cut_piece(&rest));
 	if ((status != WEIR_OK) != (connection_error(connection)[0] != '\0'))
 		abort();
-	connection_out_gone(connection, connection_out(connection).len);
+	connection_drop_sent_bytes(connection, connection_unsent_bytes(connection).len);
 	connection_close(connection);
 	if (told != sent)
 		abort();

@@ -74,9 +74,10 @@ static void ask(struct script_call *call)
 	struct script_text script;
 
 	call->base.replied = replied;
-	if (command_write(call->steps, call->count, connection_command(call->to), &script) != WEIR_OK)
+	if (command_write(call->steps, call->count, connection_command_buffer(call->to), &script) !=
+	    WEIR_OK)
 		abort();
-	connection_sent(call->to, &call->base);
+	connection_expect_reply(call->to, &call->base);
 }
 
 static void make_limits(void)
@@ -122,9 +123,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	calls[0].to = connection;
 	calls[1] = calls[0];
 	calls[0].next = &calls[1];
-	connection_in(connection, SLICE("+PONG\r\n"));
+	connection_receive(connection, SLICE("+PONG\r\n"));
 	ask(&calls[0]);
-	connection_in(connection, (struct slice){(const char *)data + 2, size - 2});
+	connection_receive(connection, (struct slice){(const char *)data + 2, size - 2});
 	connection_close(connection);
 	for (size_t i = 0; i < STEPS; i++)
 		command_end(&steps[i]);

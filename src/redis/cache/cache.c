@@ -125,16 +125,17 @@ void cache_register(const struct redis_client *client, struct redis_command *com
 
 void cache_request_chunk(struct redis_client *client, struct redis_command *command)
 {
-	command->chunk_use.takes_chunk = command->chunk_use.is_registered &&
-	                                 chunk_prepare(client->store->chunks, command->operations);
+	command->chunk_use.takes_chunk =
+	    command->chunk_use.is_registered &&
+	    chunk_allocate_settling(client->store->chunks, command->operations);
 }
 
 void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
 	command->written_at_ns = time_of(client, command->local_time);
 	if (command->chunk_use.is_registered)
-		chunk_write(client->store->chunks, command, client,
-		            client->is_stopping || client->is_closing);
+		chunk_write_settlement(client->store->chunks, command, client,
+		                       client->is_stopping || client->is_closing);
 }
 
 /* Passes Redis's answer about the chunk on, and sets the alarm for its idle time. */

@@ -240,7 +240,7 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
  * The settling command has ended. The chunk needs it again if the units are still held, or if
  * Redis's reply was lost.
  */
-static void on_settled(struct store_operation *operation)
+static void keep_or_free_settling(struct store_operation *operation)
 {
 	struct settling *settling = (struct settling *)operation;
 	struct set *set = lock_set(settling->chunks, settling->name.key_hash);
@@ -276,7 +276,7 @@ static struct settling *make_settling(struct chunks *chunks,
 	             .call = {.op = ALGO_REFUND}},
 	    .limit_name = settling->texts,
 	    .key_name = {settling->texts + name_len, key_len},
-	    .done = on_settled,
+	    .done = keep_or_free_settling,
 	};
 	memcpy(settling->texts, operation->limit_name, name_len);
 	if (key_len > 0)
@@ -301,7 +301,7 @@ static bool attach_settling(struct chunks *chunks, struct cache_name name, struc
 	return has;
 }
 
-bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation)
+bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation *operation)
 {
 	struct cache_name name = chunk_name(operation);
 
@@ -353,8 +353,8 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 	chunk->free_units = 0;
 }
 
-void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
-                 bool stops)
+void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
+                            const void *client, bool stops)
 {
 	struct chunk_settlement *units = &command->settlement;
 	struct command_chunk *own = &command->chunk_use;

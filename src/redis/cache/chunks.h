@@ -29,7 +29,7 @@ struct chunks;
 enum cache_answer {
 	CACHE_NONE,          /* ask Redis */
 	CACHE_ANSWERED,      /* the operation's outcome and name are set */
-	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk with the reply: chunk_prepare */
+	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk with the reply: chunk_allocate_settling */
 };
 
 /** NULL if there is no memory. */
@@ -53,7 +53,7 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
  * After CACHE_REQUEST_CHUNK: allocates the operation that will return the chunk. False if there is
  * no memory for it.
  */
-bool chunk_prepare(struct chunks *chunks, const struct store_operation *operation);
+bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation *operation);
 
 /** A command on a key of such a limit was made. Sets command->chunk_use.is_registered. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
@@ -61,8 +61,8 @@ void chunk_register(struct chunks *chunks, struct redis_command *command, const 
  * The counted command is written at command->written_at_ns: sets its `units`. `stops`: the client
  * returns all units.
  */
-void chunk_write(struct chunks *chunks, struct redis_command *command, const void *client,
-                 bool stops);
+void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
+                            const void *client, bool stops);
 /**
  * The counted command has ended. Unless `clock_ns`, Redis's clock at the command, is 0, its `units`
  * have Redis's answer. Returns when the chunk is to be settled, or 0 if it holds nothing.

@@ -47,7 +47,7 @@ static u128 depth_of(const struct bucket_params *params, const struct algo_call 
 	return with_wait < depth ? with_wait : depth;
 }
 
-static void put_bucket(struct numbers *numbers, const struct redis_command *command)
+static void add_bucket_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
 
@@ -74,7 +74,7 @@ static struct algo_window window_of(const struct redis_command *command)
  * The calendar's window: its start, its end and the latest end that may be valid; without a
  * calendar 0, and the period.
  */
-static void put_calendar(struct numbers *numbers, const struct redis_command *command)
+static void add_calendar_window(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct algo_limit *limit = command->limit;
 	uint64_t period_ns = limit->period_ns;
@@ -105,13 +105,13 @@ static char *add_window_texts(char *texts, const struct redis_command *command)
 	return at;
 }
 
-static void put_window(struct numbers *numbers, const struct redis_command *command)
+static void add_window_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	char header[VALUE_HEADER_MAX];
 
 	NUMBERS_ADD(numbers, value_header(command->limit, header), command->request_count,
 	            command->call.cost, command->limit->quota);
-	put_calendar(numbers, command);
+	add_calendar_window(numbers, command);
 }
 
 /* The slot at the present time, if this server's clock is right. */
@@ -132,7 +132,7 @@ static char *add_slots_texts(char *texts, const struct redis_command *command)
 	return at;
 }
 
-static void put_slots(struct numbers *numbers, const struct redis_command *command)
+static void add_slots_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
 	uint64_t slot = present_slot(command);
@@ -153,7 +153,7 @@ static uint64_t list_block_us(uint64_t life_ns)
  * Adds the operation, the wanted number of requests and the cost. A refund of nothing becomes a
  * peek that wants nothing, so it passes.
  */
-static void put_list_operation(struct numbers *numbers, const struct redis_command *command)
+static void add_list_operation(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct algo_call *call = &command->call;
 	bool only_reads = command_only_reads(command);
@@ -167,34 +167,35 @@ static void put_list_operation(struct numbers *numbers, const struct redis_comma
 }
 
 /* Adds the most units in use of a list, and how long a use counts. */
-static void put_life(struct numbers *numbers, const struct redis_command *command, uint64_t life_ns)
+static void add_use_lifetime(struct numbers *numbers, const struct redis_command *command,
+                             uint64_t life_ns)
 {
 	numbers_add(numbers, command->limit->quota);
 	numbers_add_ns(numbers, life_ns);
 	numbers_add(numbers, list_block_us(life_ns));
 }
 
-static void put_log(struct numbers *numbers, const struct redis_command *command)
+static void add_log_numbers(struct numbers *numbers, const struct redis_command *command)
 {
-	put_list_operation(numbers, command);
-	put_life(numbers, command, command->limit->log.period_ns);
+	add_list_operation(numbers, command);
+	add_use_lifetime(numbers, command, command->limit->log.period_ns);
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 
-static void put_places(struct numbers *numbers, const struct redis_command *command)
+static void add_places_numbers(struct numbers *numbers, const struct redis_command *command)
 {
-	put_life(numbers, command, command->limit->leases.lease_ns);
+	add_use_lifetime(numbers, command, command->limit->leases.lease_ns);
 }
 
 /* The numbers of each command of a run on places. */
-static void put_place(struct numbers *numbers, const struct redis_command *command)
+static void add_place_numbers(struct numbers *numbers, const struct redis_command *command)
 {
-	put_list_operation(numbers, command);
+	add_list_operation(numbers, command);
 	numbers_add(numbers, leases_word(command->call.permit));
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 
-static void put_bucket_refund(struct numbers *numbers, const struct redis_command *command)
+static void add_bucket_refund_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
 	uint64_t cost = u64_min(command->call.cost, params->burst);
@@ -205,14 +206,14 @@ static void put_bucket_refund(struct numbers *numbers, const struct redis_comman
 	numbers_add(numbers, bucket_refunds_newest(params));
 }
 
-static void put_window_refund(struct numbers *numbers, const struct redis_command *command)
+static void add_window_refund_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	numbers_add_ns(numbers, command->call.until_ns);
 	numbers_add(numbers, command->call.cost);
-	put_calendar(numbers, command);
+	add_calendar_window(numbers, command);
 }
 
-static void put_slots_refund(struct numbers *numbers, const struct redis_command *command)
+static void add_slots_refund_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	numbers_add_ns(numbers, command->call.until_ns);
 	numbers_add(numbers, command->call.cost);
@@ -220,7 +221,7 @@ static void put_slots_refund(struct numbers *numbers, const struct redis_command
 }
 
 /* Adds acquires and refunds of a day. */
-static void put_day(struct numbers *numbers, const struct redis_command *command)
+static void add_day_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct day_params *day = &command->limit->day;
 	struct algo_window today = window_of(command);
@@ -233,8 +234,8 @@ static void put_day(struct numbers *numbers, const struct redis_command *command
 }
 
 /* Adds the operation on a key with chunks. */
-static void put_operation(struct numbers *numbers, const struct redis_command *command,
-                          uint64_t cost)
+static void add_chunk_operation(struct numbers *numbers, const struct redis_command *command,
+                                uint64_t cost)
 {
 	const struct algo_call *call = &command->call;
 	bool is_refund = algo_op_releases(call->op);
@@ -245,15 +246,15 @@ static void put_operation(struct numbers *numbers, const struct redis_command *c
 	numbers_add_ns(numbers, is_refund ? call->until_ns : 0);
 }
 
-static void put_bucket_chunk(struct numbers *numbers, const struct redis_command *command)
+static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
 	const struct chunk_settlement *units = &command->settlement;
 	struct bucket_time own = {units->unreported_state.until_ns, units->unreported_state.word};
 	uint64_t cost = command->call.cost;
 
-	put_operation(numbers, command,
-	              algo_op_releases(command->call.op) ? u64_min(cost, params->burst) : cost);
+	add_chunk_operation(numbers, command,
+	                    algo_op_releases(command->call.op) ? u64_min(cost, params->burst) : cost);
 	NUMBERS_ADD(numbers, bucket_refunds_newest(params), params->q);
 	numbers_add_parts(numbers, params->p, params->q);
 	numbers_add_parts(numbers, parts_of(params->depth, params->q), params->q);
@@ -263,13 +264,13 @@ static void put_bucket_chunk(struct numbers *numbers, const struct redis_command
 	            value_block_us(command->limit));
 }
 
-static void put_window_chunk(struct numbers *numbers, const struct redis_command *command)
+static void add_window_chunk_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct chunk_settlement *units = &command->settlement;
 
-	put_operation(numbers, command, command->call.cost);
+	add_chunk_operation(numbers, command, command->call.cost);
 	numbers_add(numbers, command->limit->quota);
-	put_calendar(numbers, command);
+	add_calendar_window(numbers, command);
 	NUMBERS_ADD(numbers, units->entry_id, units->settlement_number, units->used_units,
 	            units->wanted_units);
 }
@@ -278,18 +279,18 @@ void command_add_swap(struct buffer *out, const struct redis_command *command)
 {
 	const struct command_swap *swap = command->attempt.swap;
 
-	add_slice(out, swap_old(swap));
-	add_slice(out, swap_new(swap));
-	add_number(out, swap->life_ms);
+	add_word(out, swap_old(swap));
+	add_word(out, swap_new(swap));
+	add_number_word(out, swap->life_ms);
 	/* A group joins no queue: its keys could wait for one another. */
-	add_number(out, command->group ? 0 : command->queue_ticket);
-	add_number(out, command->reservation_us);
+	add_number_word(out, command->group ? 0 : command->queue_ticket);
+	add_number_word(out, command->reservation_us);
 }
 
 static void add_withdrawal(struct buffer *out, const struct redis_command *command)
 {
-	add_number(out, command->queue_ticket);
-	add_number(out, command->reservation_us);
+	add_number_word(out, command->queue_ticket);
+	add_number_word(out, command->reservation_us);
 }
 
 static const struct command_format formats[KIND_COUNT] = {
@@ -300,18 +301,21 @@ static const struct command_format formats[KIND_COUNT] = {
     [KIND_WITHDRAW] = {"leave", SCRIPT_ANY, 2, .add_arguments = add_withdrawal},
     [KIND_RESET] = {"reset", SCRIPT_ANY},
     [KIND_BUCKET_REFUND] = {"bucket_refund", SCRIPT_BUCKET_REFUND, 1, add_header,
-                            put_bucket_refund},
-    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1, add_header, put_slots_refund},
+                            add_bucket_refund_numbers},
+    [KIND_SLOTS_REFUND] = {"slots_refund", SCRIPT_SLOTS_REFUND, 1, add_header,
+                           add_slots_refund_numbers},
     [KIND_WINDOW_REFUND] = {"window_refund", SCRIPT_WINDOW_REFUND, 1, add_header,
-                            put_window_refund},
-    [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1, add_bucket_texts, put_bucket},
-    [KIND_DAY] = {"day", SCRIPT_DAY, 1, add_header, put_day},
-    [KIND_LOG] = {"log", SCRIPT_LOG, 1, add_header, put_log},
-    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2, add_header, put_places, put_place},
-    [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1, add_slots_texts, put_slots},
-    [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1, add_window_texts, put_window},
-    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1, add_header, put_bucket_chunk},
-    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1, add_header, put_window_chunk},
+                            add_window_refund_numbers},
+    [KIND_BUCKET] = {"bucket", SCRIPT_BUCKET, 1, add_bucket_texts, add_bucket_numbers},
+    [KIND_DAY] = {"day", SCRIPT_DAY, 1, add_header, add_day_numbers},
+    [KIND_LOG] = {"log", SCRIPT_LOG, 1, add_header, add_log_numbers},
+    [KIND_PLACES] = {"places", SCRIPT_PLACES, 2, add_header, add_places_numbers, add_place_numbers},
+    [KIND_SLOTS] = {"slots", SCRIPT_SLOTS, 1, add_slots_texts, add_slots_numbers},
+    [KIND_WINDOW] = {"window", SCRIPT_WINDOW, 1, add_window_texts, add_window_numbers},
+    [KIND_BUCKET_CHUNK] = {"bucket_chunk", SCRIPT_BUCKET_CHUNK, 1, add_header,
+                           add_bucket_chunk_numbers},
+    [KIND_WINDOW_CHUNK] = {"window_chunk", SCRIPT_WINDOW_CHUNK, 1, add_header,
+                           add_window_chunk_numbers},
 };
 
 const struct command_format *command_format(const struct redis_command *command)
@@ -320,8 +324,8 @@ const struct command_format *command_format(const struct redis_command *command)
 }
 
 /* Adds the numbers of all commands, one after the other, as one word. */
-static void add_each_command(struct buffer *out, struct redis_command *const *commands, size_t n,
-                             const struct command_format *format)
+static void add_numbers_of_each(struct buffer *out, struct redis_command *const *commands, size_t n,
+                                const struct command_format *format)
 {
 	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
 	size_t len = 0;
@@ -333,7 +337,7 @@ static void add_each_command(struct buffer *out, struct redis_command *const *co
 		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
 		len += numbers.count * sizeof(double);
 	}
-	add_slice(out, (struct slice){column, len});
+	add_word(out, (struct slice){column, len});
 }
 
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n)
@@ -348,8 +352,8 @@ void command_add_arguments(struct buffer *out, struct redis_command *const *comm
 		format->add_numbers(&numbers, commands[0]);
 		at = format->add_texts(argument, commands[0]);
 		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
-		add_slice(out, (struct slice){argument, (size_t)(at - argument)});
+		add_word(out, (struct slice){argument, (size_t)(at - argument)});
 	}
 	if (format->add_command_numbers)
-		add_each_command(out, commands, n, format);
+		add_numbers_of_each(out, commands, n, format);
 }

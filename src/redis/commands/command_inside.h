@@ -63,14 +63,14 @@ static inline bool command_only_reads(const struct redis_command *command)
  * Whether the state is a list at Redis. Scripts decide such commands, and return only the uses that
  * matter.
  */
-static inline bool command_is_listed(const struct redis_command *command)
+static inline bool command_state_is_list(const struct redis_command *command)
 {
 	return command->limit->record == ALGO_RECORD_LOG ||
 	       command->limit->record == ALGO_RECORD_LEASES;
 }
 
 /** Whether the command's script handles chunks. */
-static inline bool command_knows_chunks(const struct redis_command *command)
+static inline bool command_handles_chunks(const struct redis_command *command)
 {
 	return command->attempt.kind == KIND_BUCKET_CHUNK || command->attempt.kind == KIND_WINDOW_CHUNK;
 }

@@ -32,7 +32,7 @@ static uint64_t apply_request(const struct redis_command *command, const struct 
 
 	if (call->op == ALGO_REFUND_REPLACED)
 		rest.op = ALGO_REFUND; /* the script has returned the state without the replaced permits */
-	if (command_knows_chunks(command))
+	if (command_handles_chunks(command))
 		return chunk_units_step(command->limit, call, &value->time, &command->settlement.reserved,
 		                        &value->state, out);
 	if (command->limit->record != ALGO_RECORD_NONE)
@@ -106,7 +106,7 @@ static bool denial_stores_converted(const struct redis_command *command, const s
 }
 
 /* Whether a denial changes the state: one that no clock could have written is reduced. */
-static bool denial_changes_state(const struct redis_command *command, struct value *value)
+static bool denial_corrects_state(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
 	struct algo_decision out;
@@ -191,7 +191,7 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 			return GRANTED;
 		if (would_pass(command, value))
 			return value->granted_count == -3 ? QUEUED : UNDECIDED;
-		return denial_changes_state(command, value) || denial_stores_converted(command, value)
+		return denial_corrects_state(command, value) || denial_stores_converted(command, value)
 		           ? REWRITTEN
 		           : REFUSED;
 	case KIND_LOG:
@@ -203,8 +203,8 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 		if (value->granted_count < 0)
 			return value->granted_count == -1 && value->has_text ? judge_converted(command, value)
 			                                                     : UNDECIDED;
-		return value->fit != VALUE_OURS || denial_changes_state(command, value) ? REWRITTEN
-		                                                                        : REFUSED;
+		return value->fit != VALUE_OURS || denial_corrects_state(command, value) ? REWRITTEN
+		                                                                         : REFUSED;
 	}
 }
 
@@ -268,7 +268,7 @@ static enum command_end withdraw_ticket(struct redis_command *command, enum comm
 {
 	if (!command->attempt.may_be_queued)
 		return otherwise;
-	command_end(command);
+	command_free_swap(command);
 	command->attempt.must_leave_queue = true;
 	return COMMAND_AGAIN;
 }
@@ -283,7 +283,7 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 		return COMMAND_AGAIN;
 	command->settlement.may_have_chunks |= value->has_chunks || value->granted_count == -4;
 	command->settlement.all_or_nothing = false;
-	command_end(command);
+	command_free_swap(command);
 	command->attempt.redis_clock_ns = value->clock_ns;
 	command->attempt.swap_is_preparation = own == REWRITTEN;
 	command->attempt.no_script_decides |= value->granted_count == -2;
@@ -308,7 +308,7 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
  * Computes the outcomes of a swap that was done, from the old value at the time at which the new
  * one was made.
  */
-static bool explain_swap(const struct redis_command *command, struct command_result *out)
+static bool set_outcomes_of_swap(const struct redis_command *command, struct command_result *out)
 {
 	const struct command_swap *swap = command->attempt.swap;
 	struct value was = {.text = swap_old(swap)};
@@ -341,8 +341,8 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
  * Denies all requests, and refunds nothing, until the hidden use has ended. Only a bucket knows
  * when that is.
  */
-static void apply_hidden(const struct redis_command *command, struct value *value,
-                         struct command_result *out)
+static void apply_with_hidden_use(const struct redis_command *command, struct value *value,
+                                  struct command_result *out)
 {
 	uint64_t more_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_use_ns : 0;
 	bool refunds = algo_op_releases(command->call.op);
@@ -367,12 +367,12 @@ static enum command_end complete_command(struct redis_command *command, struct v
 
 	command->is_converted = value->fit == VALUE_CONVERTS;
 	if (command->attempt.kind == KIND_SWAP && value->granted_count > 0)
-		return explain_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
+		return set_outcomes_of_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
 	if (command->attempt.kind < KIND_BUCKET || command_only_reads(command) ||
 	    !algo_op_consumes(command->call.op))
 		value->granted_count = -1;
 	if (hides_use(command, value))
-		apply_hidden(command, value, out);
+		apply_with_hidden_use(command, value, out);
 	else
 		apply_requests(command, value->granted_count, value, out);
 	command->settlement.state = value->state;

@@ -145,8 +145,8 @@ static bool read_suffix(struct redis_command *command, struct value *value)
 	value->text = state = text;
 	state = slice_cut(&text, ';');
 	if (state.len == value->text.len)
-		return !command_knows_chunks(command) || value->granted_count == -1;
-	if (!command_knows_chunks(command)) {
+		return !command_handles_chunks(command) || value->granted_count == -1;
+	if (!command_handles_chunks(command)) {
 		value->has_chunks = chunk_units_supported(command->limit);
 	} else if (value->granted_count == -1) {
 		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};

@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/number.h"
 
-static inline void add_slice(struct buffer *out, struct slice text)
+static inline void add_word(struct buffer *out, struct slice text)
 {
 	char *at = buffer_reserve(out, 1 + 20 + 2 + text.len + 2);
 
@@ -25,11 +25,11 @@ static inline void add_slice(struct buffer *out, struct slice text)
 	out->len = (size_t)(at - out->data);
 }
 
-static inline void add_number(struct buffer *out, uint64_t number)
+static inline void add_number_word(struct buffer *out, uint64_t number)
 {
 	char text[20];
 
-	add_slice(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
+	add_word(out, (struct slice){text, (size_t)(format_u64(text, number) - text)});
 }
 
 #define NUMBERS_MAX 20
@@ -60,9 +60,9 @@ static inline void numbers_add_all(struct numbers *numbers, const uint64_t *all,
 	numbers_add_all(numbers, (const uint64_t[]){__VA_ARGS__},                                      \
 	                sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
-static inline void add_numbers(struct buffer *out, const struct numbers *numbers)
+static inline void add_numbers_word(struct buffer *out, const struct numbers *numbers)
 {
-	add_slice(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
+	add_word(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
 }
 
 /* Whole microseconds, then the remaining nanoseconds. */

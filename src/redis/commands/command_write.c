@@ -19,7 +19,7 @@
 
 #define KEYS_HASHED 256 /* a power of two, and more than CALL_COMMANDS_MAX */
 
-void command_end(struct redis_command *command)
+void command_free_swap(struct redis_command *command)
 {
 	free(command->attempt.swap);
 	command->attempt.swap = NULL;
@@ -57,7 +57,7 @@ static enum command_kind command_kind_of(const struct redis_command *command)
 {
 	enum command_kind kind;
 
-	if (command_is_listed(command))
+	if (command_state_is_list(command))
 		return command->limit->record == ALGO_RECORD_LOG ? KIND_LOG : KIND_PLACES;
 	if (command->settlement.may_have_chunks && chunk_units_supported(command->limit))
 		return algo_has_step(command->limit, bucket_step) ? KIND_BUCKET_CHUNK : KIND_WINDOW_CHUNK;
@@ -78,7 +78,7 @@ static bool swaps_first(const struct redis_command *command)
 	return command->attempt.swap && command->attempt.swap_is_preparation;
 }
 
-static size_t run_arguments(const struct redis_command *command)
+static size_t run_word_count(const struct redis_command *command)
 {
 	return 2 + command_format(command)->argument_count +
 	       (swaps_first(command) ? 2 + SWAP_ARGUMENTS : 0);
@@ -89,12 +89,12 @@ static void add_run(struct buffer *out, struct redis_command *const *commands, s
 	const struct redis_command *command = commands[0];
 
 	if (swaps_first(command)) {
-		add_slice(out, SLICE("first"));
-		add_number(out, 1);
+		add_word(out, SLICE("first"));
+		add_number_word(out, 1);
 		command_add_swap(out, command);
 	}
-	add_slice(out, slice_of(command_format(command)->name));
-	add_number(out, n);
+	add_word(out, slice_of(command_format(command)->name));
+	add_number_word(out, n);
 	command_add_arguments(out, commands, n);
 }
 
@@ -108,13 +108,13 @@ static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
 static bool may_share_run(const struct redis_command *a, const struct redis_command *b)
 {
 	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||
-	    b->group != 0 || command_knows_chunks(a))
+	    b->group != 0 || command_handles_chunks(a))
 		return false;
 	if (command_format(a)->add_command_numbers)
 		return true;
 	return !algo_op_releases(a->call.op) && !a->attempt.swap && !b->attempt.swap &&
 	       a->request_count == b->request_count && a->call.cost == b->call.cost &&
-	       (!command_is_listed(a) || is_same_call(&a->call, &b->call)) &&
+	       (!command_state_is_list(a) || is_same_call(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.redis_clock_ns &&
 	       !b->attempt.redis_clock_ns;
 }
@@ -164,7 +164,7 @@ static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 		seen[at] = commands[i]->key;
 		if (commands[i]->attempt.swap)
 			return false;
-		has_text |= !command_is_listed(commands[i]);
+		has_text |= !command_state_is_list(commands[i]);
 	}
 	return has_text;
 }
@@ -175,7 +175,7 @@ static enum script script_of(struct redis_command *const *commands, size_t n)
 	bool knows_chunks = false;
 
 	for (size_t i = 0; i < n; i++) {
-		knows_chunks |= command_knows_chunks(commands[i]);
+		knows_chunks |= command_handles_chunks(commands[i]);
 		if (command_format(commands[i])->script != script || swaps_first(commands[i]))
 			script = SCRIPT_ANY;
 	}
@@ -183,10 +183,10 @@ static enum script script_of(struct redis_command *const *commands, size_t n)
 }
 
 /* Whether all commands are one run of a kind that has a script of its own. */
-static bool is_alone(struct redis_command *const *commands, size_t n, enum script script,
-                     bool ahead)
+static bool is_single_run(struct redis_command *const *commands, size_t n, enum script script,
+                          bool ahead)
 {
-	return script < SCRIPT_ANY && (ahead || command_is_listed(commands[0])) &&
+	return script < SCRIPT_ANY && (ahead || command_state_is_list(commands[0])) &&
 	       !commands[0]->group && end_of_run(commands, n, 0) == n;
 }
 
@@ -196,9 +196,8 @@ static void add_time(struct buffer *out, const struct redis_command *command)
 	char text[1 + TIME_DIGITS_MAX] = "@";
 
 	if (command->uses_given_time)
-		add_slice(
-		    out, (struct slice){text,
-		                        (size_t)(format_u64(text + 1, command->local_time.now_ns) - text)});
+		add_word(out, (struct slice){
+		                  text, (size_t)(format_u64(text + 1, command->local_time.now_ns) - text)});
 }
 
 /* The number of words of all runs of a call. */
@@ -208,9 +207,9 @@ static size_t count_words(struct redis_command *const *commands, size_t n)
 
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of_run(commands, n, i);
-		words += commands[i]->group ? 2 : run_arguments(commands[i]);
+		words += commands[i]->group ? 2 : run_word_count(commands[i]);
 		for (size_t j = i; j < end && commands[i]->group; j++)
-			words += run_arguments(commands[j]);
+			words += run_word_count(commands[j]);
 	}
 	return words;
 }
@@ -220,15 +219,15 @@ static void add_runs(struct buffer *out, struct redis_command *const *commands, 
 {
 	size_t end;
 
-	add_slice(out, ahead ? SLICE("") : SLICE("1"));
+	add_word(out, ahead ? SLICE("") : SLICE("1"));
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of_run(commands, n, i);
 		if (!commands[i]->group) {
 			add_run(out, commands + i, end - i);
 			continue;
 		}
-		add_slice(out, SLICE("group"));
-		add_number(out, end - i);
+		add_word(out, SLICE("group"));
+		add_number_word(out, end - i);
 		for (size_t j = i; j < end; j++)
 			add_run(out, commands + j, 1);
 	}
@@ -244,8 +243,8 @@ static void begin(struct buffer *out, const struct script_text *call, size_t wor
 	buffer_add_text(out, "*");
 	buffer_add_u64(out, 3 + keys + words);
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
-	add_slice(out, slice_of(call->sha));
-	add_number(out, keys);
+	add_word(out, slice_of(call->sha));
+	add_number_word(out, keys);
 }
 
 /* Writes an exchange, which is always a call of its own. */
@@ -272,14 +271,14 @@ static const struct script_text *write_commands(struct redis_command *const *com
 	for (size_t i = 0; i < n; i++)
 		commands[i]->attempt.kind = (unsigned char)command_kind_of(commands[i]);
 	script = script_of(commands, n);
-	alone = is_alone(commands, n, script, ahead);
+	alone = is_single_run(commands, n, script, ahead);
 	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];
 	begin(out, call,
 	      commands[0]->uses_given_time +
 	          (alone ? command_format(commands[0])->argument_count : 1 + count_words(commands, n)),
 	      n);
 	for (size_t i = 0; i < n; i++)
-		add_slice(out, commands[i]->key);
+		add_word(out, commands[i]->key);
 	add_time(out, commands[0]);
 	if (alone)
 		command_add_arguments(out, commands, n);

@@ -24,8 +24,8 @@ void exchange_begin_votes(struct exchange *exchange, const struct exchange_serve
 	            params->together, params->failure_percent,
 	            params->slow_ns ? params->slow_percent : 0, server->lease_ns / 1000,
 	            params->sleep_max_ns / 1000);
-	add_slice(&exchange->message, slice_of(server->id));
-	add_numbers(&exchange->message, &numbers);
+	add_word(&exchange->message, slice_of(server->id));
+	add_numbers_word(&exchange->message, &numbers);
 }
 
 static void begin_report_message(struct exchange *exchange, uint64_t life_ns, size_t words)
@@ -35,13 +35,13 @@ static void begin_report_message(struct exchange *exchange, uint64_t life_ns, si
 	exchange->message.len = 0;
 	exchange->word_count = words;
 	numbers_add(&numbers, life_ns / 1000000 + 1);
-	add_numbers(&exchange->message, &numbers);
+	add_numbers_word(&exchange->message, &numbers);
 }
 
 void exchange_begin_report(struct exchange *exchange, struct slice report, uint64_t life_ns)
 {
 	begin_report_message(exchange, life_ns, 2);
-	add_slice(&exchange->message, report);
+	add_word(&exchange->message, report);
 }
 
 void exchange_begin_fetch(struct exchange *exchange)
@@ -63,7 +63,7 @@ void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *
 	memcpy(text + 1, numbers.bytes, size);
 	if (entry->key.len > 0)
 		memcpy(text + 1 + size, entry->key.data, entry->key.len);
-	add_slice(&exchange->message, (struct slice){text, 1 + size + entry->key.len});
+	add_word(&exchange->message, (struct slice){text, 1 + size + entry->key.len});
 	exchange->word_count++;
 }
 
@@ -85,7 +85,7 @@ void exchange_write_keys(struct slice first, struct buffer *out)
 		key.len = 0;
 		buffer_add(&key, first.data, first.len - strlen(ends[0]));
 		buffer_add_text(&key, ends[i]);
-		add_slice(out, (struct slice){key.data, key.len});
+		add_word(out, (struct slice){key.data, key.len});
 	}
 	out->failed |= key.failed;
 	buffer_free(&key);

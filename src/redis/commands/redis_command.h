@@ -154,6 +154,6 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 /** Redis's clock at the call of `n` commands, in Unix time; 0 if the reply has none. */
 uint64_t command_clock(const struct redis_reply *reply, size_t n);
 /** Frees the state of a command's tries. */
-void command_end(struct redis_command *command);
+void command_free_swap(struct redis_command *command);
 
 #endif

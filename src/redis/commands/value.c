@@ -229,7 +229,7 @@ static struct uses_entry end_of(const struct algo_limit *limit, const struct use
 	                           limit->record == ALGO_RECORD_LOG ? last->id : last->until_ns};
 }
 
-static bool read_uses(const struct algo_limit *limit, struct slice text, struct value *value)
+static bool read_uses_state(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	struct uses *uses = &value->uses;
 	struct uses_entry end = {0};
@@ -256,7 +256,7 @@ static bool read_uses(const struct algo_limit *limit, struct slice text, struct 
 }
 
 /* Writes slots and days. Only scripts write lists of uses. */
-static uint64_t write_uses(const struct uses *uses, struct buffer *out)
+static uint64_t write_uses_state(const struct uses *uses, struct buffer *out)
 {
 	uint64_t last_ns = 0, until_ns = uses->until_ns;
 
@@ -303,7 +303,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 		fit = VALUE_CONVERTS;
 	}
 	if (limit->record != ALGO_RECORD_NONE)
-		reads = read_uses(limit, text, value);
+		reads = read_uses_state(limit, text, value);
 	else
 		reads = read_word_state(limit, text, value);
 	return reads ? fit : VALUE_OTHER;
@@ -348,7 +348,7 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 
 	buffer_add(out, header, value_header(limit, header));
 	if (limit->record != ALGO_RECORD_NONE) {
-		until_ns = write_uses(&value->uses, out);
+		until_ns = write_uses_state(&value->uses, out);
 	} else {
 		until_ns = value->state.until_ns;
 		write_word(limit, &value->state, out);

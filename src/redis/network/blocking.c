@@ -253,11 +253,11 @@ static void write_source(struct poll_source *source)
 	struct connection *connection = redis_attempt_connection(source->attempt);
 	struct slice out;
 
-	while (source->state == SOURCE_OPEN && (out = connection_out(connection)).len > 0) {
+	while (source->state == SOURCE_OPEN && (out = connection_unsent_bytes(connection)).len > 0) {
 		ssize_t sent = send(source->fd, out.data, out.len, MSG_NOSIGNAL);
 
 		if (sent >= 0)
-			connection_out_gone(connection, (size_t)sent);
+			connection_drop_sent_bytes(connection, (size_t)sent);
 		else if (errno == EAGAIN)
 			return;
 		else if (errno != EINTR)
@@ -271,7 +271,7 @@ static void read_source(struct blocking *blocking, struct poll_source *source)
 	ssize_t len = recv(source->fd, blocking->input, sizeof blocking->input, 0);
 
 	if (len > 0) {
-		redis_attempt_in(source->attempt, (struct slice){blocking->input, (size_t)len});
+		redis_attempt_receive(source->attempt, (struct slice){blocking->input, (size_t)len});
 		source->sends = source->state == SOURCE_OPEN; /* a greeting goes on */
 	} else if (len == 0 || (errno != EAGAIN && errno != EINTR)) {
 		set_lost(source, len == 0 ? 0 : errno);

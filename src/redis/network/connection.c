@@ -214,7 +214,7 @@ static int read_plain_bytes(struct connection *connection, struct slice bytes)
 	return status;
 }
 
-int connection_in(struct connection *connection, struct slice bytes)
+int connection_receive(struct connection *connection, struct slice bytes)
 {
 	int status;
 
@@ -260,14 +260,14 @@ void connection_write_words(struct buffer *out, const struct slice *words, size_
 	buffer_add(out, "\r\n", 2);
 }
 
-struct buffer *connection_command(struct connection *connection)
+struct buffer *connection_command_buffer(struct connection *connection)
 {
 	return connection->is_ready ? &connection->out : &connection->deferred;
 }
 
-void connection_sent(struct connection *connection, struct pending_reply *call)
+void connection_expect_reply(struct connection *connection, struct pending_reply *call)
 {
-	if (connection_command(connection)->failed)
+	if (connection_command_buffer(connection)->failed)
 		fail(connection, "out of memory");
 	list_append(&connection->calls, &call->node);
 }
@@ -284,7 +284,7 @@ static struct slice rest_of(const struct connection *connection, const struct bu
 	                      buffer->len - connection->gone};
 }
 
-struct slice connection_out(struct connection *connection)
+struct slice connection_unsent_bytes(struct connection *connection)
 {
 	if (connection->has_failed && !connection->tls)
 		return (struct slice){0};
@@ -302,9 +302,9 @@ struct slice connection_out(struct connection *connection)
 }
 
 /* The most memory of an empty buffer. */
-#define IDLE_MAX ((size_t)256 << 10)
+#define EMPTY_BUFFER_MAX ((size_t)256 << 10)
 
-void connection_out_gone(struct connection *connection, size_t bytes)
+void connection_drop_sent_bytes(struct connection *connection, size_t bytes)
 {
 	struct buffer *buffer = connection->tls ? &connection->wire : &connection->out;
 
@@ -312,7 +312,7 @@ void connection_out_gone(struct connection *connection, size_t bytes)
 	if (connection->gone < buffer->len)
 		return;
 	connection->gone = buffer->len = 0;
-	if (buffer->capacity > IDLE_MAX)
+	if (buffer->capacity > EMPTY_BUFFER_MAX)
 		buffer_free(buffer);
 }
 

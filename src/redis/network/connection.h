@@ -48,24 +48,25 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 /** The commands without a reply get NULL first. */
 void connection_close(struct connection *connection);
 
-/** Append one whole command to this buffer, then call connection_sent before anything else. */
-struct buffer *connection_command(struct connection *connection);
+/** Append one whole command to this buffer, then call connection_expect_reply before anything else.
+ */
+struct buffer *connection_command_buffer(struct connection *connection);
 /** The reply to the command that was appended goes to `call`. */
-void connection_sent(struct connection *connection, struct pending_reply *call);
+void connection_expect_reply(struct connection *connection, struct pending_reply *call);
 /** The commands without a reply, the oldest first. */
 const struct list *connection_pending(const struct connection *connection);
 
 /**
- * The bytes for the wire; connection_out_gone removes those that were written. There may be new
- * ones after connection_sent and after connection_in.
+ * The bytes for the wire; connection_drop_sent_bytes removes those that were written. There may be
+ * new ones after connection_expect_reply and after connection_receive.
  */
-struct slice connection_out(struct connection *connection);
-void connection_out_gone(struct connection *connection, size_t bytes);
+struct slice connection_unsent_bytes(struct connection *connection);
+void connection_drop_sent_bytes(struct connection *connection, size_t bytes);
 /**
  * Reads bytes from the wire. After EIO the connection has failed, and connection_error has the
  * reason (an invalid reply, a refused password or certificate): close it.
  */
-int connection_in(struct connection *connection, struct slice bytes);
+int connection_receive(struct connection *connection, struct slice bytes);
 const char *connection_error(const struct connection *connection);
 /**
  * Whether the connection failed because the server is a replica, although Sentinels named it as the

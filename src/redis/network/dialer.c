@@ -132,13 +132,13 @@ struct connection *redis_attempt_connection(struct redis_attempt *attempt)
 	return attempt->connection;
 }
 
-void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
+void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes)
 {
 	struct redis_dialer *dialer = attempt->dialer;
 
 	if (dialer->accepted == attempt)
 		dialer->owner->in(dialer->context, bytes);
-	else if (connection_in(attempt->connection, bytes) != WEIR_OK)
+	else if (connection_receive(attempt->connection, bytes) != WEIR_OK)
 		attempt_fail(attempt, connection_error(attempt->connection));
 	else if (connection_is_ready(attempt->connection))
 		accept_greeting(attempt);

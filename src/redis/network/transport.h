@@ -33,9 +33,9 @@ struct redis_transport_kind {
 	 */
 	bool (*dial)(struct redis_transport *transport, struct redis_attempt *attempt,
 	             const struct redis_address *to, void **handle);
-	/* connection_out has bytes to be written, soon and without being asked again. */
+	/* connection_unsent_bytes has bytes to be written, soon and without being asked again. */
 	void (*send)(struct redis_transport *transport, void *handle);
-	/* Ends it; redis_attempt_lost is not called. May be called within redis_attempt_in. */
+	/* Ends it; redis_attempt_lost is not called. May be called within redis_attempt_receive. */
 	void (*hang_up)(struct redis_transport *transport, void *handle);
 	/* Call redis_client_tick then, by the monotonic clock; at 0 no more. The last call counts.
 	 */
@@ -56,7 +56,7 @@ struct connection;
 void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address *addresses,
                         size_t n, const char *why);
 struct connection *redis_attempt_connection(struct redis_attempt *attempt);
-void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes);
+void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes);
 /** `why` is for logs. The attempt must not be used any more. */
 void redis_attempt_lost(struct redis_attempt *attempt, const char *why);
 

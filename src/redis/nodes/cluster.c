@@ -58,7 +58,7 @@ unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
 	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
 }
 
-void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host)
+void cluster_add_user(struct cluster *cluster, unsigned node, struct redis_host *host)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	cluster->nodes[node].held++;
@@ -66,7 +66,7 @@ void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *hos
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
-void cluster_drop(struct cluster *cluster, unsigned node)
+void cluster_remove_user(struct cluster *cluster, unsigned node)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	cluster->nodes[node].held--;
@@ -79,7 +79,7 @@ static bool is_named(const struct cluster *cluster, unsigned node)
 	       cluster->nodes[node].is_sentinel;
 }
 
-bool cluster_has(struct cluster *cluster, unsigned node)
+bool cluster_names_node(struct cluster *cluster, unsigned node)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	bool has = is_named(cluster, node);
@@ -88,7 +88,7 @@ bool cluster_has(struct cluster *cluster, unsigned node)
 	return has;
 }
 
-bool cluster_serves(struct cluster *cluster, unsigned node)
+bool cluster_node_has_slots(struct cluster *cluster, unsigned node)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	bool serves = cluster->nodes[node].slots > 0;
@@ -157,7 +157,7 @@ void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node)
 	atomic_store_explicit(&cluster->node_of[slot], (uint16_t)node, memory_order_relaxed);
 }
 
-unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
+unsigned cluster_apply_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	unsigned node = cluster_find_or_add(cluster, to, false);
@@ -169,7 +169,7 @@ unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redi
 	return node;
 }
 
-unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to)
+unsigned cluster_node_of_ask(struct cluster *cluster, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
 	unsigned node = cluster_find_or_add(cluster, to, false);
@@ -207,7 +207,7 @@ static unsigned next_to_ask(const struct cluster *cluster)
 	return any;
 }
 
-bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
+bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
 {
 	uint64_t at_ns;
 

@@ -30,15 +30,15 @@ void cluster_close(struct cluster *cluster);
 unsigned cluster_node_of(const struct cluster *cluster, unsigned slot);
 
 /** Counts a client as a user of the node, and copies the node's host. */
-void cluster_hold(struct cluster *cluster, unsigned node, struct redis_host *host);
+void cluster_add_user(struct cluster *cluster, unsigned node, struct redis_host *host);
 /** Ends that use. */
-void cluster_drop(struct cluster *cluster, unsigned node);
+void cluster_remove_user(struct cluster *cluster, unsigned node);
 /**
  * Whether the map or the URL names a node. If neither does, a client closes its idle connection.
  */
-bool cluster_has(struct cluster *cluster, unsigned node);
+bool cluster_names_node(struct cluster *cluster, unsigned node);
 /** Whether the map names the node. */
-bool cluster_serves(struct cluster *cluster, unsigned node);
+bool cluster_node_has_slots(struct cluster *cluster, unsigned node);
 
 /** The availability of one node: a dead node fails its own slots only. */
 struct availability *cluster_availability(struct cluster *cluster, unsigned node);
@@ -49,9 +49,9 @@ bool cluster_is_up(struct cluster *cluster);
  * A node has replied MOVED: changes the map, and puts the rest of it in doubt. Returns the new node
  * of the slot, or CLUSTER_NO_NODE if there are too many nodes.
  */
-unsigned cluster_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to);
+unsigned cluster_apply_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to);
 /** A node has replied ASK: returns the node that it names, or CLUSTER_NO_NODE. */
-unsigned cluster_ask_node(struct cluster *cluster, const struct redis_host *to);
+unsigned cluster_node_of_ask(struct cluster *cluster, const struct redis_host *to);
 
 /** Puts the map in doubt: a node was lost, or does not serve a slot as it should. */
 void cluster_doubt(struct cluster *cluster);
@@ -62,7 +62,7 @@ bool cluster_is_in_doubt(const struct cluster *cluster);
  * CLUSTER_ASK_NS have passed since any client's last request. Each time it is another node, if
  * possible an available one.
  */
-bool cluster_should_ask(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
+bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node);
 /**
  * Applies the reply of `asked` to CLUSTER SLOTS. Slots that it omits stay as they were. After an
  * invalid reply the map stays in doubt.

@@ -62,31 +62,32 @@ static size_t begin_round(struct redis_client *client, unsigned nodes[SENTINELS_
 	size_t n = 0;
 
 	if (client->sentinels_due_ns <= client_now_ns(client) || cluster_is_in_doubt(cluster)) {
-		sentinels_begin(cluster, client, client_now_ns(client), nodes, &n);
-		client->sentinels_due_ns = sentinels_due_ns(cluster, client, client_now_ns(client));
+		sentinels_begin_round(cluster, client, client_now_ns(client), nodes, &n);
+		client->sentinels_due_ns =
+		    sentinels_end_overdue_round(cluster, client, client_now_ns(client));
 	}
 	client_alarm_at(client, client->sentinels_due_ns);
 	return n;
 }
 
-size_t map_begin(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
+size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
 	if (client->is_closing)
 		return 0;
 	if (client->store->url.master)
 		return begin_round(client, nodes);
-	return cluster_should_ask(client->store->cluster, client_now_ns(client), nodes);
+	return cluster_claim_map_request(client->store->cluster, client_now_ns(client), nodes);
 }
 
-void map_fail(struct redis_client *client, unsigned number, const char *why)
+void map_record_failure(struct redis_client *client, unsigned number, const char *why)
 {
-	if (sentinels_has(client->store->cluster, number))
+	if (sentinels_node_is_sentinel(client->store->cluster, number))
 		sentinels_fail(client->store->cluster, number, why);
 	else
 		cluster_doubt(client->store->cluster);
 }
 
-void map_ask(struct redis_node *node)
+void map_ask_if_due(struct redis_node *node)
 {
 	if (!node->must_request_map || node->ready_deadline_ns != 0)
 		return;

@@ -5,10 +5,10 @@
 #include "redis/client_inside.h"
 
 /** How many nodes the client has to ask for the map now; writes their numbers. */
-size_t map_begin(struct redis_client *client, unsigned nodes[SENTINELS_MAX]);
+size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MAX]);
 /** Asks a node for the map, if that is due and the node is ready. */
-void map_ask(struct redis_node *node);
+void map_ask_if_due(struct redis_node *node);
 /** A node can't be asked, or was lost before it replied. */
-void map_fail(struct redis_client *client, unsigned number, const char *why);
+void map_record_failure(struct redis_client *client, unsigned number, const char *why);
 
 #endif

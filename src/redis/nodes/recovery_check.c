@@ -22,7 +22,7 @@ void recovery_set_unavailable(struct redis_client *client, unsigned number, cons
 	bool is_new = availability_fail(availability, check_ns);
 
 	/* Other nodes have no keys, so the store is as available as before. */
-	if (!cluster_serves(client->store->cluster, number))
+	if (!cluster_node_has_slots(client->store->cluster, number))
 		return;
 	if (is_new) {
 		atomic_store_explicit(&client->store->is_unavailable, true, memory_order_release);
@@ -102,7 +102,7 @@ static bool send_check(struct redis_node *node, struct slice key)
 	                       slice_of(node->check_loads_script ? "0" : "1"), key};
 	struct slice set[] = {SLICE("SET"), key, SLICE("1"), SLICE("PX"), SLICE("1000")};
 
-	return (!node->check_loads_script || send_words(node, deadline_ns, send_ignore, load, 3)) &&
+	return (!node->check_loads_script || send_words(node, deadline_ns, ignore_reply, load, 3)) &&
 	       send_words(node, deadline_ns, on_script_reply, call, 4) &&
 	       send_words(node, deadline_ns, on_write_reply, set, 5);
 }

@@ -29,7 +29,7 @@ static void node_free(struct redis_node *node)
 {
 	if (node->dialer)
 		dialer_close(node->dialer);
-	cluster_drop(node->client->store->cluster, node->number);
+	cluster_remove_user(node->client->store->cluster, node->number);
 	free(node);
 }
 
@@ -43,8 +43,8 @@ static struct redis_node *node_open(struct redis_client *client, unsigned number
 		return NULL;
 	node->client = client;
 	node->number = number;
-	cluster_hold(client->store->cluster, number, &node->host);
-	node->is_sentinel = sentinels_has(client->store->cluster, number);
+	cluster_add_user(client->store->cluster, number, &node->host);
+	node->is_sentinel = sentinels_node_is_sentinel(client->store->cluster, number);
 	node->era = availability_era(availability_of(client, number));
 	node->ready_deadline_ns = client_now_ns(client) + DIALER_TIME_NS;
 	command_list_clear(&node->waiting);
@@ -76,7 +76,7 @@ static void check_recovery_if_due(struct redis_client *client, unsigned number)
 	if (availability_claim_check(availability, client_now_ns(client))) {
 		if (node && node->ready_deadline_ns == 0)
 			recovery_check_send(node);
-		else if (!node && sentinels_know(client->store->cluster, number))
+		else if (!node && sentinels_node_has_host(client->store->cluster, number))
 			node_open(client, number); /* sends the check when it is ready */
 		cluster_doubt(client->store->cluster);
 	}
@@ -112,14 +112,14 @@ static void drop_node(struct redis_node *node, const char *why, uint64_t check_n
 
 	client->nodes[number] = NULL;
 	if (node->is_sentinel || node->must_request_map)
-		map_fail(client, number, why);
+		map_record_failure(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
 		sentinels_record_role(client->store->cluster, number, false);
 	if (counts)
 		set_unavailable(node, why, check_ns);
 	node_free(node);
 	commands_fail_all(client, waiting, WEIR_ESTORE);
-	if (counts && cluster_serves(client->store->cluster, number))
+	if (counts && cluster_node_has_slots(client->store->cluster, number))
 		check_recovery_if_due(client, number);
 }
 
@@ -190,7 +190,7 @@ static struct redis_command *assign_to_node(struct redis_client *client,
 	} while (next && group != 0 && next->group == group);
 	number = first->asking_node_plus_1 != 0 ? first->asking_node_plus_1 - 1
 	                                        : cluster_node_of(client->store->cluster, first->slot);
-	if (!sentinels_know(client->store->cluster, number)) {
+	if (!sentinels_node_has_host(client->store->cluster, number)) {
 		await_master(client, list.first);
 		return next;
 	}
@@ -210,7 +210,7 @@ static void ask_for_map(struct redis_client *client)
 {
 	struct cluster *cluster = client->store->cluster;
 	unsigned numbers[SENTINELS_MAX];
-	size_t n = map_begin(client, numbers);
+	size_t n = map_nodes_to_ask(client, numbers);
 
 	for (size_t i = 0; i < n; i++) {
 		struct redis_node *node = client->nodes[numbers[i]];
@@ -218,14 +218,14 @@ static void ask_for_map(struct redis_client *client)
 		if (!node)
 			node = node_open(client, numbers[i]);
 		if (!node) {
-			map_fail(client, numbers[i], "out of memory");
+			map_record_failure(client, numbers[i], "out of memory");
 			continue;
 		}
 		node->must_request_map = true;
-		map_ask(node);
+		map_ask_if_due(node);
 	}
 	/* A new master is checked at once if the former one was unavailable. */
-	if (client->store->url.master && sentinels_know(cluster, cluster_node_of(cluster, 0)))
+	if (client->store->url.master && sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)))
 		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
@@ -386,11 +386,11 @@ void nodes_tick(struct redis_client *client)
 		if (client->nodes[i])
 			node_tick(client->nodes[i], now_ns);
 		/* The cluster does not name the node any more, or only its ASK did. */
-		if (client->nodes[i] && !cluster_has(client->store->cluster, i))
+		if (client->nodes[i] && !cluster_names_node(client->store->cluster, i))
 			close_if_idle(client->nodes[i]);
 		/* Nodes without slots are checked only if something is sent to them. */
 		if (!availability_is_up(availability_of(client, i)) &&
-		    cluster_serves(client->store->cluster, i))
+		    cluster_node_has_slots(client->store->cluster, i))
 			check_recovery_if_due(client, i);
 	}
 	recovery_report(client);
@@ -427,7 +427,7 @@ void nodes_close(struct redis_client *client)
 	commands_fail_all(client, command_list_take(&client->delayed_retries), WEIR_ESTORE);
 	while (client->retries.first)
 		commands_fail_all(client, command_list_take(&client->retries), WEIR_ESTORE);
-	send_close(client);
+	calls_free_unused(client);
 }
 
 /* Events of a connection. The client may be used again afterwards. */
@@ -439,7 +439,7 @@ static void send_pending(struct redis_client *client)
 	batching_replied(client);
 	if (client->batch_is_delayed && !batching_must_wait(client)) {
 		client->batch_is_delayed = false;
-		nodes_send(client, commands_take(&client->batch));
+		nodes_send(client, batch_take(&client->batch));
 	}
 	client->now_ns = 0;
 }
@@ -456,7 +456,7 @@ static void on_accepted(void *context)
 		availability_restore(availability_of(client, node->number));
 	else if (!availability_is_up(availability_of(client, node->number)))
 		recovery_check_send(node);
-	map_ask(node);
+	map_ask_if_due(node);
 	send_pending(client);
 }
 
@@ -467,7 +467,7 @@ static void read_bytes(struct redis_node *node, struct slice bytes)
 	bool is_lost;
 
 	node->must_not_be_freed = true;
-	is_lost = connection_in(node->connection, bytes) != WEIR_OK || node->must_be_closed;
+	is_lost = connection_receive(node->connection, bytes) != WEIR_OK || node->must_be_closed;
 	node->must_not_be_freed = false;
 	if (!is_lost && node->unusable_because[0] == '\0')
 		return;

@@ -11,7 +11,7 @@
 
 /* Calls */
 
-static struct script_call *call_open(struct redis_node *node)
+static struct script_call *new_call(struct redis_node *node)
 {
 	struct script_call *call =
 	    list_of(list_pop(&node->client->free_calls), struct script_call, base.node);
@@ -26,14 +26,14 @@ static struct script_call *call_open(struct redis_node *node)
 	return call;
 }
 
-static void call_free(struct script_call *call)
+static void recycle_call(struct script_call *call)
 {
 	struct list *calls = &call->node->client->free_calls;
 
 	list_insert(calls, &call->base.node, calls->first);
 }
 
-static void call_replied(struct script_call *call, const struct redis_reply *reply);
+static void handle_reply(struct script_call *call, const struct redis_reply *reply);
 
 /* The reply to the oldest call of its node. */
 static void on_call_reply(struct pending_reply *base, const struct redis_reply *reply)
@@ -46,8 +46,8 @@ static void on_call_reply(struct pending_reply *base, const struct redis_reply *
 	if (call->on_reply)
 		call->on_reply(node, reply);
 	else
-		call_replied(call, reply);
-	call_free(call);
+		handle_reply(call, reply);
+	recycle_call(call);
 }
 
 static void send_call(struct script_call *call)
@@ -59,20 +59,20 @@ static void send_call(struct script_call *call)
 	call->sequence_number = node->calls_sent++;
 	node->weight_under_way += call->weight;
 	node->client->calls_under_way++;
-	connection_sent(node->connection, &call->base);
+	connection_expect_reply(node->connection, &call->base);
 	client_alarm_at(node->client, call->deadline_ns);
 }
 
 bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n)
 {
-	struct script_call *call = call_open(node);
+	struct script_call *call = new_call(node);
 
 	if (!call)
 		return false;
 	call->deadline_ns = deadline_ns;
 	call->on_reply = on_reply;
-	connection_write_words(connection_command(node->connection), words, n);
+	connection_write_words(connection_command_buffer(node->connection), words, n);
 	send_call(call);
 	return true;
 }
@@ -84,7 +84,7 @@ static void set_trouble(struct redis_node *node, struct slice text)
 	         (int)u64_min(text.len, 160), text.data);
 }
 
-static void set_runs_none(const struct redis_node *node)
+static void set_refuses_scripts(const struct redis_node *node)
 {
 	atomic_store(&cluster_availability(node->client->store->cluster, node->number)->refuses_scripts,
 	             true);
@@ -95,10 +95,10 @@ static void on_loaded(struct redis_node *node, const struct redis_reply *reply)
 	if (!reply || reply->type != REDIS_ERROR)
 		return;
 	set_trouble(node, reply->text);
-	set_runs_none(node);
+	set_refuses_scripts(node);
 }
 
-void send_ignore(struct redis_node *node, const struct redis_reply *reply)
+void ignore_reply(struct redis_node *node, const struct redis_reply *reply)
 {
 	(void)node;
 	(void)reply;
@@ -150,8 +150,8 @@ static bool redirect(struct redis_node *node, struct script_call *call, struct s
 
 	if (!store->url.cluster || kind == HASH_SLOTS_STAY)
 		return false;
-	number = kind == HASH_SLOTS_MOVED ? cluster_moved(store->cluster, slot, &to)
-	                                  : cluster_ask_node(store->cluster, &to);
+	number = kind == HASH_SLOTS_MOVED ? cluster_apply_moved(store->cluster, slot, &to)
+	                                  : cluster_node_of_ask(store->cluster, &to);
 	if (number == CLUSTER_NO_NODE)
 		return false;
 	for (size_t i = 0; i < call->command_count; i++) {
@@ -171,7 +171,7 @@ static bool redirect(struct redis_node *node, struct script_call *call, struct s
  * are repeated one by one, since a single key is here, or the error ASK says that it is at the
  * other node. Only a group, and a command that was alone, have to wait.
  */
-static void repeat_later(struct redis_client *client, struct script_call *call)
+static void retry_one_by_one(struct redis_client *client, struct script_call *call)
 {
 	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
@@ -188,7 +188,7 @@ static void repeat_later(struct redis_client *client, struct script_call *call)
 	}
 }
 
-static void call_refused(struct redis_node *node, struct script_call *call, struct slice text)
+static void handle_error_reply(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	enum error_effect error = error_effect_of(text);
 
@@ -197,7 +197,7 @@ static void call_refused(struct redis_node *node, struct script_call *call, stru
 		return;
 	}
 	if (error == ERROR_IS_TRANSIENT) {
-		repeat_later(node->client, call);
+		retry_one_by_one(node->client, call);
 		return;
 	}
 	if (error == ERROR_REDIRECTS && redirect(node, call, text))
@@ -205,7 +205,7 @@ static void call_refused(struct redis_node *node, struct script_call *call, stru
 	if (error != ERROR_FAILS_CALL)
 		set_trouble(node, text);
 	if (error == ERROR_SCRIPT_REFUSED)
-		set_runs_none(node);
+		set_refuses_scripts(node);
 	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= redis_error_is(text, "READONLY");
 	cluster_doubt(node->client->store->cluster);
@@ -216,8 +216,8 @@ static void call_refused(struct redis_node *node, struct script_call *call, stru
  * A reply that no script gives shows that replies are out of step with calls, or that this is not a
  * Redis.
  */
-static void call_got_invalid_reply(struct redis_node *node, struct script_call *call,
-                                   const struct redis_reply *reply)
+static void handle_invalid_reply(struct redis_node *node, struct script_call *call,
+                                 const struct redis_reply *reply)
 {
 	static const char *const names[] = {
 	    [REDIS_NIL] = "nothing", [REDIS_INTEGER] = "a number", [REDIS_TEXT] = "a text"};
@@ -243,7 +243,7 @@ static void count_time(struct redis_client *client, uint64_t time_ns)
 	count_more(&client->counts.time_ns, time_ns);
 }
 
-static void call_replied(struct script_call *call, const struct redis_reply *reply)
+static void handle_reply(struct script_call *call, const struct redis_reply *reply)
 {
 	struct redis_client *client = call->node->client;
 
@@ -252,11 +252,11 @@ static void call_replied(struct script_call *call, const struct redis_reply *rep
 	if (!reply)
 		script_call_fail(client, call);
 	else if (reply->type == REDIS_ERROR)
-		call_refused(call->node, call, reply->text);
+		handle_error_reply(call->node, call, reply->text);
 	else if (call->command_count == 0)
 		; /* its commands have failed already */
 	else if (command_clock(reply, call->command_count) == 0)
-		call_got_invalid_reply(call->node, call, reply);
+		handle_invalid_reply(call->node, call, reply);
 	else
 		script_call_complete(client, call, reply, &client->retries);
 }
@@ -354,28 +354,28 @@ static bool write_call(struct script_call *call)
 	struct redis_node *node = call->node;
 
 	return (command_of(call)->asking_node_plus_1 == 0 ||
-	        send_words(node, call->deadline_ns, send_ignore, &SLICE("ASKING"), 1)) &&
-	       command_write(call->commands, call->command_count, connection_command(node->connection),
-	                     &call->script) == WEIR_OK;
+	        send_words(node, call->deadline_ns, ignore_reply, &SLICE("ASKING"), 1)) &&
+	       command_write(call->commands, call->command_count,
+	                     connection_command_buffer(node->connection), &call->script) == WEIR_OK;
 }
 
 /*
  * The time after which a command is not sent any more: its call gets at least half of
  * store_timeout.
  */
-static uint64_t send_by_ns(const struct redis_client *client, const struct redis_command *command)
+static uint64_t last_send_ns(const struct redis_client *client, const struct redis_command *command)
 {
 	return command->deadline_ns - client->store->options.timeout_ns / 2;
 }
 
 /* Fails the commands that have waited too long for calls under way. */
-static void fail_late(struct redis_node *node)
+static void fail_expired_waiting(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
 	struct command_list *waiting = &node->waiting;
 	struct redis_command *late = NULL, **end = &late;
 
-	while (waiting->first && send_by_ns(client, waiting->first) <= client_now_ns(client)) {
+	while (waiting->first && last_send_ns(client, waiting->first) <= client_now_ns(client)) {
 		*end = waiting->first;
 		end = &(*end)->next;
 		waiting->first = *end;
@@ -396,9 +396,9 @@ void node_send(struct redis_node *node)
 	node->must_not_be_freed = true;
 	node->older_waiting_end = NULL;
 	if (node->reached_weight_max)
-		fail_late(node);
+		fail_expired_waiting(node);
 	while (node->waiting.first && node->weight_under_way < NODE_WEIGHT_MAX) {
-		struct script_call *call = call_open(node);
+		struct script_call *call = new_call(node);
 
 		if (!call) {
 			commands_fail_all(client, command_list_take(&node->waiting), WEIR_ENOMEM);
@@ -410,7 +410,7 @@ void node_send(struct redis_node *node)
 			cache_prepare(client, call->commands[i]);
 		if (!write_call(call)) {
 			script_call_fail(client, call);
-			call_free(call);
+			recycle_call(call);
 			continue;
 		}
 		call->weight += CALL_WEIGHT;
@@ -424,12 +424,12 @@ void node_send(struct redis_node *node)
 	node->must_not_be_freed = was_busy;
 	node->reached_weight_max = node->waiting.first != NULL;
 	if (node->reached_weight_max)
-		client_alarm_at(client, send_by_ns(client, node->waiting.first));
+		client_alarm_at(client, last_send_ns(client, node->waiting.first));
 	if (wrote)
 		dialer_send(node->dialer);
 }
 
-void send_close(struct redis_client *client)
+void calls_free_unused(struct redis_client *client)
 {
 	struct script_call *call;
 

@@ -19,9 +19,9 @@ void node_send(struct redis_node *node);
 bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on_reply,
                 const struct slice *words, size_t n);
 /** The `on_reply` of a command whose failure shows in the replies to the calls after it. */
-void send_ignore(struct redis_node *node, const struct redis_reply *reply);
+void ignore_reply(struct redis_node *node, const struct redis_reply *reply);
 
 /** Frees the client's unused calls. */
-void send_close(struct redis_client *client);
+void calls_free_unused(struct redis_client *client);
 
 #endif

@@ -5,12 +5,12 @@
 #include "base/number.h"
 #include "redis/nodes/cluster_inside.h"
 
-bool sentinels_know(const struct cluster *cluster, unsigned node)
+bool sentinels_node_has_host(const struct cluster *cluster, unsigned node)
 {
 	return !cluster->has_sentinels || node != cluster->seeds - 1;
 }
 
-bool sentinels_has(struct cluster *cluster, unsigned node)
+bool sentinels_node_is_sentinel(struct cluster *cluster, unsigned node)
 {
 	bool has;
 
@@ -113,7 +113,7 @@ static void end_round(struct cluster *cluster)
 	cluster->asks_learnt = elect_among(cluster, cluster->seeds, &votes) == CLUSTER_NO_NODE;
 	if (master != CLUSTER_NO_NODE)
 		adopt_master(cluster, master);
-	else if (!sentinels_know(cluster, cluster_node_of(cluster, 0)) &&
+	else if (!sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)) &&
 	         availability_is_up(&cluster->nodes[cluster->seeds - 1].availability))
 		cluster_doubt(cluster);
 }
@@ -145,8 +145,8 @@ static bool begin_round(struct cluster *cluster, const void *asker, uint64_t now
 	return true;
 }
 
-bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns,
-                     unsigned nodes[SENTINELS_MAX], size_t *n)
+bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns,
+                           unsigned nodes[SENTINELS_MAX], size_t *n)
 {
 	bool begins;
 
@@ -168,7 +168,7 @@ bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns
 	return begins;
 }
 
-uint64_t sentinels_due_ns(struct cluster *cluster, const void *asker, uint64_t now_ns)
+uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
 {
 	uint64_t due_ns;
 

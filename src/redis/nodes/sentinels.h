@@ -24,17 +24,18 @@
 #define SENTINELS_SOON_NS UINT64_C(100000000)
 
 /** False for the node that stands for a master that nobody has named yet. */
-bool sentinels_know(const struct cluster *cluster, unsigned node);
-bool sentinels_has(struct cluster *cluster, unsigned node);
+bool sentinels_node_has_host(const struct cluster *cluster, unsigned node);
+bool sentinels_node_is_sentinel(struct cluster *cluster, unsigned node);
 
 /**
  * Whether the caller has to ask the Sentinels now: the master is in doubt, or the last round of any
  * client is old. Writes the nodes of the Sentinels, and how many they are.
  */
-bool sentinels_begin(struct cluster *cluster, const void *asker, uint64_t now_ns,
-                     unsigned nodes[SENTINELS_MAX], size_t *n);
-/** Ends a round that has lasted SENTINELS_SOON_NS. Returns when to call sentinels_begin again. */
-uint64_t sentinels_due_ns(struct cluster *cluster, const void *asker, uint64_t now_ns);
+bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns,
+                           unsigned nodes[SENTINELS_MAX], size_t *n);
+/** Ends a round that has lasted SENTINELS_SOON_NS. Returns when to call sentinels_begin_round
+ * again. */
+uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns);
 /** Whether a round of this asker is open. */
 bool sentinels_are_awaited(struct cluster *cluster, const void *asker);
 

@@ -173,8 +173,9 @@ static void send_command(struct secret_keeper *keeper, const struct slice *words
 
 	call->of = keeper;
 	call->base.replied = on_reply;
-	connection_write_words(connection_command(dialer_connection(keeper->dialer)), words, count);
-	connection_sent(dialer_connection(keeper->dialer), &call->base);
+	connection_write_words(connection_command_buffer(dialer_connection(keeper->dialer)), words,
+	                       count);
+	connection_expect_reply(dialer_connection(keeper->dialer), &call->base);
 }
 
 static void on_reply(struct pending_reply *call, const struct redis_reply *reply)
@@ -222,7 +223,7 @@ static void on_bytes(void *context, struct slice bytes)
 {
 	struct secret_keeper *keeper = context;
 
-	if (connection_in(dialer_connection(keeper->dialer), bytes) != 0)
+	if (connection_receive(dialer_connection(keeper->dialer), bytes) != 0)
 		try_next_host(keeper);
 	else if (keeper->reply_count == keeper->sent_count)
 		disconnect(keeper);

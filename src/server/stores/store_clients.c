@@ -62,7 +62,7 @@ size_t store_clients_steps(const struct store_clients *clients)
 	size_t n = store_clients_count(clients), steps = 0;
 
 	for (size_t i = 0; i < n; i++)
-		steps += redis_client_steps(clients->by_store[i]);
+		steps += redis_client_command_count(clients->by_store[i]);
 	return steps;
 }
 

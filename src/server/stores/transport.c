@@ -38,12 +38,12 @@ static struct dialed_socket **socket_of(struct net_conn *conn)
 static void send_output(struct dialed_socket *dialed)
 {
 	struct connection *connection = redis_attempt_connection(dialed->attempt);
-	struct slice bytes = connection_out(connection);
+	struct slice bytes = connection_unsent_bytes(connection);
 
 	if (bytes.len == 0)
 		return;
 	buffer_add_slice(net_conn_output(dialed->conn), bytes);
-	connection_out_gone(connection, bytes.len);
+	connection_drop_sent_bytes(connection, bytes.len);
 }
 
 static void on_open(void *context, struct net_conn *conn)
@@ -63,8 +63,8 @@ static size_t on_data(void *context, struct net_conn *conn, struct slice bytes)
 
 	(void)context;
 	if (dialed)
-		redis_attempt_in(dialed->attempt, bytes);
-	if (*socket_of(conn)) /* redis_attempt_in may have hung up */
+		redis_attempt_receive(dialed->attempt, bytes);
+	if (*socket_of(conn)) /* redis_attempt_receive may have hung up */
 		send_output(dialed);
 	return bytes.len;
 }

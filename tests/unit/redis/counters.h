@@ -124,7 +124,7 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 	return reply->type == REDIS_ARRAY && reply->count > n;
 }
 
-void command_end(struct redis_command *step)
+void command_free_swap(struct redis_command *step)
 {
 	(void)step;
 }

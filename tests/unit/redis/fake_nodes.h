@@ -202,7 +202,7 @@ static inline const char *sent(struct fake *p, unsigned port)
 	static char names[200];
 	struct line *line = line_to(p, port);
 	struct connection *connection = redis_attempt_connection(line->attempt);
-	struct slice out = connection_out(connection);
+	struct slice out = connection_unsent_bytes(connection);
 
 	names[0] = '\0';
 	while (out.len > 0) {
@@ -219,13 +219,13 @@ static inline const char *sent(struct fake *p, unsigned port)
 			out = (struct slice){out.data + len + 2, out.len - len - 2};
 		}
 	}
-	connection_out_gone(connection, connection_out(connection).len);
+	connection_drop_sent_bytes(connection, connection_unsent_bytes(connection).len);
 	return names;
 }
 
 static inline void answer(struct fake *p, unsigned port, const char *text)
 {
-	redis_attempt_in(line_to(p, port)->attempt, slice_of(text));
+	redis_attempt_receive(line_to(p, port)->attempt, slice_of(text));
 }
 
 /* Opens a connection, up to the bytes that are sent on it. */

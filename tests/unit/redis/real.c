@@ -155,7 +155,7 @@ uint64_t real_steps(struct real *real, struct redis_command *const *steps, size_
 		freeReplyObject(found);
 	}
 	for (size_t i = 0; i < n; i++)
-		command_end(steps[i]);
+		command_free_swap(steps[i]);
 	return clock_ns;
 }
 

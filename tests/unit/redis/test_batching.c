@@ -51,7 +51,7 @@ static void send_out(struct redis_transport *transport, void *line)
 {
 	struct fake *p = (struct fake *)transport;
 	struct connection *connection = redis_attempt_connection(p->attempt);
-	struct slice out = connection_out(connection), text = out;
+	struct slice out = connection_unsent_bytes(connection), text = out;
 	const char *call;
 
 	(void)line;
@@ -64,7 +64,7 @@ static void send_out(struct redis_transport *transport, void *line)
 		assert_true(parse_u64(slice_cut(&text, '\r'), &n));
 		p->calls[p->last++] = (size_t)n;
 	}
-	connection_out_gone(connection, out.len);
+	connection_drop_sent_bytes(connection, out.len);
 }
 
 static void hang_up(struct redis_transport *transport, void *line)
@@ -121,7 +121,7 @@ static void answer(struct fake *p)
 	buffer_printf(&text, "*%zu\r\n$1\r\n1\r\n", n + 1);
 	for (size_t i = 0; i < n; i++)
 		buffer_add_text(&text, "*3\r\n:9\r\n:4\r\n:0\r\n");
-	redis_attempt_in(p->attempt, (struct slice){text.data, text.len});
+	redis_attempt_receive(p->attempt, (struct slice){text.data, text.len});
 	buffer_free(&text);
 	send_out(&p->transport, NULL);
 	redis_client_flush(p->client);
@@ -144,7 +144,7 @@ static struct fake *begin(const struct redis_transport_kind *kind)
 	                 WEIR_OK);
 	assert_int_equal(redis_client_open(p->store, &p->transport, &p->client), WEIR_OK);
 	ask(p, 1, false);
-	redis_attempt_in(p->attempt, SLICE("+PONG\r\n"));
+	redis_attempt_receive(p->attempt, SLICE("+PONG\r\n"));
 	send_out(&p->transport, NULL);
 	answer(p);
 	assert_true(p->ones[0].is_done);

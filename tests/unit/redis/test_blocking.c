@@ -38,9 +38,9 @@ struct connection *redis_attempt_connection(struct redis_attempt *attempt)
 	return attempt->connection;
 }
 
-void redis_attempt_in(struct redis_attempt *attempt, struct slice bytes)
+void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes)
 {
-	if (connection_in(attempt->connection, bytes) == WEIR_OK)
+	if (connection_receive(attempt->connection, bytes) == WEIR_OK)
 		return;
 	snprintf(attempt->why, sizeof attempt->why, "%s", connection_error(attempt->connection));
 	f.transport->kind->hang_up(f.transport, attempt->line);
@@ -109,8 +109,8 @@ static void ask(struct asked *asked, const char *word)
 	const struct slice words[] = {SLICE("ECHO"), slice_of(word)};
 
 	*asked = (struct asked){.call = {.replied = replied}};
-	connection_write_words(connection_command(f.attempt.connection), words, 2);
-	connection_sent(f.attempt.connection, &asked->call);
+	connection_write_words(connection_command_buffer(f.attempt.connection), words, 2);
+	connection_expect_reply(f.attempt.connection, &asked->call);
 	f.transport->kind->send(f.transport, f.attempt.line);
 	f.pending++;
 }

@@ -185,7 +185,7 @@ static void write_step(struct run *run, struct server *server, struct open_step 
 	open->step.local_time = moment_given(run->now_ns);
 	open->step.written_at_ns = open->asked_ns;
 	if (open->step.chunk_use.is_registered)
-		chunk_write(server->chunks, &open->step, open, run->stops);
+		chunk_write_settlement(server->chunks, &open->step, open, run->stops);
 	open->stage = WRITTEN;
 }
 
@@ -212,8 +212,8 @@ static void begin_step(struct run *run, struct server *server,
 	if (takes && drawn(3) == 0)
 		open->step.request_count = 1 + (uint32_t)drawn(8);
 	chunk_register(server->chunks, &open->step, open);
-	open->step.chunk_use.takes_chunk =
-	    takes && open->step.chunk_use.is_registered && chunk_prepare(server->chunks, operation);
+	open->step.chunk_use.takes_chunk = takes && open->step.chunk_use.is_registered &&
+	                                   chunk_allocate_settling(server->chunks, operation);
 	write_step(run, server, open);
 }
 
@@ -236,7 +236,7 @@ static void end_step(struct run *run, struct server *server, struct open_step *o
 		open->settling->done(open->settling);
 	if (open->reply)
 		freeReplyObject(open->reply);
-	command_end(&open->step);
+	command_free_swap(&open->step);
 	open->stage = NONE;
 }
 

@@ -40,8 +40,8 @@ static void assert_serves(struct cluster *cluster, unsigned slot, unsigned n)
 	unsigned node = cluster_node_of(cluster, slot);
 	struct redis_host found;
 
-	cluster_hold(cluster, node, &found);
-	cluster_drop(cluster, node);
+	cluster_add_user(cluster, node, &found);
+	cluster_remove_user(cluster, node);
 	assert_string_equal(found.name, expected.name);
 }
 
@@ -79,7 +79,7 @@ static void a_plain_redis_serves_all_slots_and_is_never_asked_for_a_map(void **s
 	assert_serves(cluster, 0, 0);
 	assert_serves(cluster, HASH_SLOTS - 1, 0);
 	cluster_doubt(cluster);
-	assert_false(cluster_should_ask(cluster, 5 * SECOND, &node));
+	assert_false(cluster_claim_map_request(cluster, 5 * SECOND, &node));
 	cluster_close(cluster);
 }
 
@@ -122,13 +122,13 @@ static void a_redirection_moves_one_slot_and_puts_the_map_in_doubt(void **state)
 	unsigned node;
 
 	(void)state;
-	assert_true(cluster_should_ask(cluster, SECOND, &node));
-	assert_false(cluster_should_ask(cluster, 9 * SECOND, &node));
-	node = cluster_moved(cluster, 42, &to);
+	assert_true(cluster_claim_map_request(cluster, SECOND, &node));
+	assert_false(cluster_claim_map_request(cluster, 9 * SECOND, &node));
+	node = cluster_apply_moved(cluster, 42, &to);
 	assert_int_equal(cluster_node_of(cluster, 42), node);
 	assert_serves(cluster, 42, 5);
 	assert_serves(cluster, 41, 0);
-	assert_true(cluster_should_ask(cluster, 9 * SECOND, &node));
+	assert_true(cluster_claim_map_request(cluster, 9 * SECOND, &node));
 	cluster_close(cluster);
 }
 
@@ -140,13 +140,13 @@ static void an_ask_redirection_changes_no_map(void **state)
 	unsigned node;
 
 	(void)state;
-	assert_true(cluster_should_ask(cluster, SECOND, &node));
-	node = cluster_ask_node(cluster, &to);
-	cluster_hold(cluster, node, &found);
+	assert_true(cluster_claim_map_request(cluster, SECOND, &node));
+	node = cluster_node_of_ask(cluster, &to);
+	cluster_add_user(cluster, node, &found);
 	assert_string_equal(found.name, to.name);
 	assert_serves(cluster, 42, 0);
-	assert_false(cluster_should_ask(cluster, 9 * SECOND, &node));
-	cluster_drop(cluster, node);
+	assert_false(cluster_claim_map_request(cluster, 9 * SECOND, &node));
+	cluster_remove_user(cluster, node);
 	cluster_close(cluster);
 }
 
@@ -158,9 +158,9 @@ static void a_map_in_doubt_is_requested_once_a_second_each_time_from_another_nod
 	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		cluster_doubt(cluster);
-		assert_true(cluster_should_ask(cluster, (i + 1) * SECOND, &seen[i]));
+		assert_true(cluster_claim_map_request(cluster, (i + 1) * SECOND, &seen[i]));
 		cluster_doubt(cluster);
-		assert_false(cluster_should_ask(cluster, (i + 2) * SECOND - 1, &seen[i]));
+		assert_false(cluster_claim_map_request(cluster, (i + 2) * SECOND - 1, &seen[i]));
 	}
 	assert_int_not_equal(seen[0], seen[1]);
 	assert_int_not_equal(seen[1], seen[2]);
@@ -183,10 +183,10 @@ static void an_invalid_list_changes_nothing_and_leaves_the_map_in_doubt(void **s
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++) {
-		assert_true(cluster_should_ask(cluster, (i + 1) * SECOND, &node));
+		assert_true(cluster_claim_map_request(cluster, (i + 1) * SECOND, &node));
 		cluster_apply_map(cluster, &nonsense[i], &asked);
 	}
-	assert_true(cluster_should_ask(cluster, 9 * SECOND, &node));
+	assert_true(cluster_claim_map_request(cluster, 9 * SECOND, &node));
 	assert_serves(cluster, 77, 0);
 	cluster_close(cluster);
 }
@@ -196,23 +196,23 @@ static void numbers_of_removed_nodes_are_used_again(void **state)
 {
 	struct cluster *cluster = open_cluster(true, 1);
 	const struct redis_host asked = host(0), kept = host(60000);
-	unsigned held = cluster_ask_node(cluster, &kept);
+	unsigned held = cluster_node_of_ask(cluster, &kept);
 	struct redis_host found;
 	struct list list;
 
 	(void)state;
-	cluster_hold(cluster, held, &found);
+	cluster_add_user(cluster, held, &found);
 	for (unsigned i = 1; i < 3 * CLUSTER_NODES_MAX; i += RANGES) {
 		cluster_apply_map(cluster, list_of(&list, i), &asked);
 		assert_serves(cluster, 9000, i + 1);
 	}
-	cluster_drop(cluster, held);
-	cluster_hold(cluster, held, &found);
+	cluster_remove_user(cluster, held);
+	cluster_add_user(cluster, held, &found);
 	assert_string_equal(found.name, kept.name);
-	assert_false(cluster_has(cluster, held));
-	assert_true(cluster_has(cluster, cluster_node_of(cluster, 9000)));
-	assert_true(cluster_has(cluster, 0));
-	cluster_drop(cluster, held);
+	assert_false(cluster_names_node(cluster, held));
+	assert_true(cluster_names_node(cluster, cluster_node_of(cluster, 9000)));
+	assert_true(cluster_names_node(cluster, 0));
+	cluster_remove_user(cluster, held);
 	cluster_close(cluster);
 }
 
@@ -224,11 +224,11 @@ static void too_many_nodes_at_once_are_refused(void **state)
 	(void)state;
 	for (unsigned i = 1; i < CLUSTER_NODES_MAX; i++) {
 		to = host(i);
-		assert_int_not_equal(cluster_moved(cluster, i, &to), CLUSTER_NO_NODE);
+		assert_int_not_equal(cluster_apply_moved(cluster, i, &to), CLUSTER_NO_NODE);
 	}
 	to = host(CLUSTER_NODES_MAX);
-	assert_int_equal(cluster_moved(cluster, 0, &to), CLUSTER_NO_NODE);
-	assert_int_equal(cluster_ask_node(cluster, &to), CLUSTER_NO_NODE);
+	assert_int_equal(cluster_apply_moved(cluster, 0, &to), CLUSTER_NO_NODE);
+	assert_int_equal(cluster_node_of_ask(cluster, &to), CLUSTER_NO_NODE);
 	assert_serves(cluster, 0, 0);
 	assert_serves(cluster, 1, 1);
 	cluster_close(cluster);
@@ -242,11 +242,11 @@ static void *move_slots(void *argument)
 	for (unsigned i = 0; i < 20000; i++) {
 		unsigned node = cluster_node_of(cluster, i % HASH_SLOTS);
 
-		cluster_hold(cluster, node, &found);
-		cluster_drop(cluster, node);
+		cluster_add_user(cluster, node, &found);
+		cluster_remove_user(cluster, node);
 		to = host(i % 50);
-		cluster_moved(cluster, i * 7 % HASH_SLOTS, &to);
-		cluster_should_ask(cluster, i * SECOND, &node);
+		cluster_apply_moved(cluster, i * 7 % HASH_SLOTS, &to);
+		cluster_claim_map_request(cluster, i * SECOND, &node);
 	}
 	return NULL;
 }
@@ -269,7 +269,7 @@ static void clients_share_the_map(void **state)
 	for (unsigned slot = 0; slot < HASH_SLOTS; slot++)
 		assert_serves(cluster, slot, 10 + (slot >= HASH_SLOTS / 3) + (slot >= 2 * HASH_SLOTS / 3));
 	for (unsigned n = 1; n < CLUSTER_NODES_MAX; n++)
-		assert_int_equal(cluster_has(cluster, n),
+		assert_int_equal(cluster_names_node(cluster, n),
 		                 n < 2 || n == cluster_node_of(cluster, 0) ||
 		                     n == cluster_node_of(cluster, HASH_SLOTS / 2) ||
 		                     n == cluster_node_of(cluster, HASH_SLOTS - 1));

@@ -40,8 +40,8 @@ static void ask_words(struct connection *connection, struct asked *asked, const 
 	*asked = (struct asked){.call = {.replied = on_reply}};
 	for (; words[n]; n++)
 		slices[n] = slice_of(words[n]);
-	connection_write_words(connection_command(connection), slices, n);
-	connection_sent(connection, &asked->call);
+	connection_write_words(connection_command_buffer(connection), slices, n);
+	connection_expect_reply(connection, &asked->call);
 }
 
 #define ask(connection, asked, ...)                                                                \
@@ -75,12 +75,12 @@ static void write_out(struct connection *connection, int fd)
 {
 	struct slice out;
 
-	while ((out = connection_out(connection)).len > 0) {
+	while ((out = connection_unsent_bytes(connection)).len > 0) {
 		ssize_t len = send(fd, out.data, out.len, MSG_NOSIGNAL);
 
 		if (len < 0)
 			return;
-		connection_out_gone(connection, (size_t)len);
+		connection_drop_sent_bytes(connection, (size_t)len);
 	}
 }
 
@@ -104,7 +104,7 @@ static const char *drive(struct connection *connection, unsigned port, const str
 		len = recv(fd, bytes, sizeof bytes, 0);
 		if (len <= 0)
 			why = "closed";
-		else if (connection_in(connection, (struct slice){bytes, (size_t)len}) != WEIR_OK)
+		else if (connection_receive(connection, (struct slice){bytes, (size_t)len}) != WEIR_OK)
 			why = connection_error(connection);
 	}
 	write_out(connection, fd);
@@ -208,9 +208,9 @@ static struct connection *open_ready(struct redis_url *url)
 
 	*url = read_url("redis://h");
 	connection = open_link(url);
-	assert_int_equal(connection_in(connection, SLICE("+PONG\r\n")), WEIR_OK);
+	assert_int_equal(connection_receive(connection, SLICE("+PONG\r\n")), WEIR_OK);
 	assert_true(connection_is_ready(connection));
-	connection_out_gone(connection, connection_out(connection).len);
+	connection_drop_sent_bytes(connection, connection_unsent_bytes(connection).len);
 	return connection;
 }
 
@@ -224,15 +224,16 @@ static void commands_wait_for_the_greeting(void **state)
 
 	(void)state;
 	ask(connection, &asked, "GET", "x");
-	assert_true(slice_equal(connection_out(connection), greeting));
-	connection_out_gone(connection, greeting.len - 1); /* the rest stays */
-	assert_true(slice_equal(connection_out(connection), SLICE("\n")));
-	connection_out_gone(connection, 1);
-	assert_int_equal(connection_out(connection).len, 0);
-	assert_int_equal(connection_in(connection, SLICE("+OK\r\n+OK\r\n")), WEIR_OK);
-	assert_int_equal(connection_out(connection).len, 0);
-	assert_int_equal(connection_in(connection, SLICE("+PONG\r\n")), WEIR_OK);
-	assert_true(slice_equal(connection_out(connection), SLICE("*2\r\n$3\r\nGET\r\n$1\r\nx\r\n")));
+	assert_true(slice_equal(connection_unsent_bytes(connection), greeting));
+	connection_drop_sent_bytes(connection, greeting.len - 1); /* the rest stays */
+	assert_true(slice_equal(connection_unsent_bytes(connection), SLICE("\n")));
+	connection_drop_sent_bytes(connection, 1);
+	assert_int_equal(connection_unsent_bytes(connection).len, 0);
+	assert_int_equal(connection_receive(connection, SLICE("+OK\r\n+OK\r\n")), WEIR_OK);
+	assert_int_equal(connection_unsent_bytes(connection).len, 0);
+	assert_int_equal(connection_receive(connection, SLICE("+PONG\r\n")), WEIR_OK);
+	assert_true(
+	    slice_equal(connection_unsent_bytes(connection), SLICE("*2\r\n$3\r\nGET\r\n$1\r\nx\r\n")));
 	connection_close(connection);
 	assert_true(asked.is_lost);
 	redis_url_free(&url);
@@ -250,9 +251,10 @@ static void replies_may_come_in_any_pieces(void **state)
 
 		for (size_t i = 0; i < 3; i++)
 			ask(connection, &asked[i], "X");
-		assert_int_equal(connection_in(connection, (struct slice){bytes.data, at}), WEIR_OK);
-		assert_int_equal(connection_in(connection, (struct slice){bytes.data + at, bytes.len - at}),
-		                 WEIR_OK);
+		assert_int_equal(connection_receive(connection, (struct slice){bytes.data, at}), WEIR_OK);
+		assert_int_equal(
+		    connection_receive(connection, (struct slice){bytes.data + at, bytes.len - at}),
+		    WEIR_OK);
 		assert_int_equal(asked[0].count, 3);
 		assert_string_equal(asked[0].text, "last");
 		assert_int_equal(asked[1].type, REDIS_NIL);
@@ -293,11 +295,11 @@ static void an_invalid_reply_ends_a_connection_and_is_reported(void **state)
 		int status;
 
 		ask(connection, &asked, "X");
-		status = connection_in(connection, slice_of(bad[i].bytes));
+		status = connection_receive(connection, slice_of(bad[i].bytes));
 		if (status != (bad[i].says ? WEIR_EIO : WEIR_OK) ||
 		    (bad[i].says && !strstr(connection_error(connection), bad[i].says)))
 			fail_msg("%s: %d %s", bad[i].bytes, status, connection_error(connection));
-		assert_int_equal(connection_in(connection, (struct slice){NULL, 0}), status);
+		assert_int_equal(connection_receive(connection, (struct slice){NULL, 0}), status);
 		assert_false(asked.has_reply && asked.is_lost);
 		connection_close(connection);
 		assert_true(asked.has_reply);
@@ -309,10 +311,10 @@ static void an_invalid_reply_ends_a_connection_and_is_reported(void **state)
 static size_t feed(struct connection *connection, const char *first, const char *piece, size_t len)
 {
 	size_t bytes = strlen(first);
-	int status = connection_in(connection, slice_of(first));
+	int status = connection_receive(connection, slice_of(first));
 
 	while (status == WEIR_OK) {
-		status = connection_in(connection, (struct slice){piece, len});
+		status = connection_receive(connection, (struct slice){piece, len});
 		bytes += len;
 		assert_true(bytes < (size_t)64 << 20);
 	}
@@ -413,8 +415,8 @@ static void tls_to_a_server_without_tls_is_reported(void **state)
 	struct connection *connection = open_link(&url);
 
 	(void)state;
-	assert_true(connection_out(connection).len > 0);
-	assert_int_equal(connection_in(connection, SLICE("-ERR unknown command\r\n")), WEIR_EIO);
+	assert_true(connection_unsent_bytes(connection).len > 0);
+	assert_int_equal(connection_receive(connection, SLICE("-ERR unknown command\r\n")), WEIR_EIO);
 	assert_string_equal(connection_error(connection), "expected TLS: wrong version number");
 	connection_close(connection);
 	redis_url_free(&url);

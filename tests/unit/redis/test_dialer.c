@@ -165,7 +165,7 @@ static void refuse(struct scene *s, size_t i, const char *why)
 
 static void greet(struct scene *s, size_t i)
 {
-	redis_attempt_in(s->lines[i].attempt, SLICE("+PONG\r\n"));
+	redis_attempt_receive(s->lines[i].attempt, SLICE("+PONG\r\n"));
 }
 
 static void pass_delay(struct scene *s)
@@ -219,7 +219,7 @@ static void a_silent_address_is_followed_by_the_next_after_a_delay(void **state)
 	greet(s, 1);
 	assert_int_equal(s->accepted, 1);
 	assert_null(s->lines[0].attempt);
-	redis_attempt_in(s->lines[1].attempt, SLICE("x"));
+	redis_attempt_receive(s->lines[1].attempt, SLICE("x"));
 	assert_int_equal(s->bytes, 1);
 	end(s);
 }
@@ -243,11 +243,11 @@ static void an_address_that_refuses_the_greeting_has_failed(void **state)
 
 	(void)state;
 	begin_found(s, 2);
-	redis_attempt_in(s->lines[0].attempt, SLICE("-WRONGPASS no\r\n"));
+	redis_attempt_receive(s->lines[0].attempt, SLICE("-WRONGPASS no\r\n"));
 	assert_null(s->lines[0].attempt);
-	redis_attempt_in(s->lines[1].attempt, SLICE("+OK\r\n+PO"));
+	redis_attempt_receive(s->lines[1].attempt, SLICE("+OK\r\n+PO"));
 	assert_int_equal(s->accepted, 0);
-	redis_attempt_in(s->lines[1].attempt, SLICE("NG\r\n"));
+	redis_attempt_receive(s->lines[1].attempt, SLICE("NG\r\n"));
 	assert_int_equal(s->accepted, 1);
 	end(s);
 }

@@ -17,7 +17,7 @@ static const char *keys_sent(struct fake *p)
 {
 	static char counts[200];
 	struct connection *connection = redis_attempt_connection(line_to(p, PORT)->attempt);
-	struct slice out = connection_out(connection);
+	struct slice out = connection_unsent_bytes(connection);
 	const char *at = out.data, *end = out.data + out.len;
 
 	counts[0] = '\0';
@@ -25,7 +25,7 @@ static const char *keys_sent(struct fake *p)
 		at = memchr(at + 14 + 40 + 2, '\n', 8); /* behind the length of the number */
 		snprintf(counts + strlen(counts), sizeof counts - strlen(counts), "%d ", atoi(at + 1));
 	}
-	connection_out_gone(connection, out.len);
+	connection_drop_sent_bytes(connection, out.len);
 	return counts;
 }
 

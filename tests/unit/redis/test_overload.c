@@ -45,7 +45,7 @@ static void few_calls_are_under_way_and_each_reply_permits_another(void **state)
 
 	(void)state;
 	assert_string_equal(sent(p, PORT), "EVALSHA ");
-	assert_int_equal(redis_client_steps(p->client), KEYS);
+	assert_int_equal(redis_client_command_count(p->client), KEYS);
 	while (done_of(ones) < KEYS) {
 		size_t before = done_of(ones);
 
@@ -54,7 +54,7 @@ static void few_calls_are_under_way_and_each_reply_permits_another(void **state)
 		calls += strlen(sent(p, PORT)) / strlen("EVALSHA ");
 	}
 	assert_int_equal(calls, ceil_div(KEYS, CALL_COMMANDS_FULL));
-	assert_int_equal(redis_client_steps(p->client), 0);
+	assert_int_equal(redis_client_command_count(p->client), 0);
 	assert_int_equal(p->away, 0);
 	end(p);
 }

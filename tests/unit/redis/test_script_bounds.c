@@ -209,7 +209,7 @@ static void bounds_hold_from_their_start_to_before_their_end(void **state)
 			reply = real_call(&real, (struct redis_command *[]){&clock, &step}, 2);
 			freeReplyObject(reply);
 			assert_int_equal(real_number(&real, "EXISTS key"), k == 1 || k == 2);
-			command_end(&step);
+			command_free_swap(&step);
 		}
 	}
 }

@@ -332,26 +332,26 @@ static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void *
 		list[i] = (struct redis_reply){.type = REDIS_ARRAY, .items = fields[i], .count = 4};
 	}
 	assert_int_equal(cluster_open(&cluster, &url), WEIR_OK);
-	assert_true(sentinels_begin(cluster, &asker, NS_PER_S, nodes, &n));
+	assert_true(sentinels_begin_round(cluster, &asker, NS_PER_S, nodes, &n));
 	assert_int_equal(n, 2);
 	sentinels_add_learnt(cluster,
 	                     &(struct redis_reply){.type = REDIS_ARRAY, .items = list, .count = 40});
 	sentinels_fail(cluster, 0, "hangs");
 	sentinels_fail(cluster, 1, "hangs");
 	/* Now that none of the URL answers, others are asked, but not all. */
-	assert_true(sentinels_begin(cluster, &asker, 9 * NS_PER_S, nodes, &n));
+	assert_true(sentinels_begin_round(cluster, &asker, 9 * NS_PER_S, nodes, &n));
 	assert_int_equal(n, 2 + SENTINELS_LEARNT_MAX);
 	for (size_t i = 2; i < n; i++)
 		sentinels_answer(cluster, nodes[i], &masters[1]);
-	sentinels_due_ns(cluster, &asker, 10 * NS_PER_S);
-	cluster_hold(cluster, cluster_node_of(cluster, 0), &found);
+	sentinels_end_overdue_round(cluster, &asker, 10 * NS_PER_S);
+	cluster_add_user(cluster, cluster_node_of(cluster, 0), &found);
 	assert_int_equal(found.port, SECOND);
-	cluster_drop(cluster, cluster_node_of(cluster, 0));
+	cluster_remove_user(cluster, cluster_node_of(cluster, 0));
 	sentinels_answer(cluster, 1, &masters[0]);
-	cluster_hold(cluster, cluster_node_of(cluster, 0), &found);
+	cluster_add_user(cluster, cluster_node_of(cluster, 0), &found);
 	assert_int_equal(found.port, FIRST);
-	cluster_drop(cluster, cluster_node_of(cluster, 0));
-	assert_true(sentinels_begin(cluster, &asker, 20 * NS_PER_S, nodes, &n));
+	cluster_remove_user(cluster, cluster_node_of(cluster, 0));
+	assert_true(sentinels_begin_round(cluster, &asker, 20 * NS_PER_S, nodes, &n));
 	assert_int_equal(n, 2);
 	cluster_close(cluster);
 }

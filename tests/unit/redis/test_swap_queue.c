@@ -58,7 +58,7 @@ static enum command_end ask(struct redis_command *step)
 	real_free(reply);
 	freeReplyObject(found);
 	if (end.end == COMMAND_DONE)
-		command_end(step);
+		command_free_swap(step);
 	return end.end;
 }
 
@@ -107,7 +107,7 @@ static void a_refund_preserves_the_queue(void **state)
 	assert_int_equal(ask(&slow), COMMAND_AGAIN);
 	assert_int_equal(ask(&slow), COMMAND_DONE);
 	assert_int_equal(end.outcomes[0].remaining, limits[1].quota - 2);
-	command_end(&fast);
+	command_free_swap(&fast);
 }
 
 /* A server that is far from Redis reads, and finds the value changed whenever it writes. */
@@ -178,7 +178,7 @@ static void a_dead_server_delays_others_for_its_reservation(void **state)
 
 		clear();
 		dead = late_server(&limits[i], 1);
-		command_end(&dead);
+		command_free_swap(&dead);
 		waiting = server(&limits[i], 2);
 		assert_int_equal(ask(&waiting), COMMAND_AGAIN);
 		other = server(&limits[i], 3);
@@ -186,7 +186,7 @@ static void a_dead_server_delays_others_for_its_reservation(void **state)
 		now_ns = START_NS + (TURN_US - 1) * 1000;
 		assert_int_equal(ask(&waiting), COMMAND_LATER); /* and will never ask again */
 		assert_int_equal(ask(&other), COMMAND_LATER);
-		command_end(&waiting);
+		command_free_swap(&waiting);
 		now_ns = START_NS + TURN_US * 1000;
 		assert_int_equal(ask(&other), COMMAND_DONE);
 		assert_true(end.outcomes[0].allowed);
@@ -209,14 +209,14 @@ static void an_ended_reservation_leaves_no_key(void **state)
 	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	assert_true(real_number(&real, "EXISTS key") == 1);
 	freeReplyObject(real_do(&real, "DEL key"));
-	command_end(&step);
+	command_free_swap(&step);
 	step = server(&limits[0], 1);
 	assert_true(take(&limits[0], 2));
 	assert_int_equal(ask(&step), COMMAND_AGAIN);
 	freeReplyObject(real_do(&real, "DEL key"));
 	assert_int_equal(ask(&step), COMMAND_AGAIN); /* too late: it was not deleted then */
 	assert_true(real_number(&real, "PTTL key") > 0);
-	command_end(&step);
+	command_free_swap(&step);
 }
 
 /* By Redis's own clock: a state that is not in use any more after 20 s. */
@@ -244,7 +244,7 @@ static void a_reservation_outlives_the_state(void **state)
 	assert_in_range(real_number(&real, "PTTL key"), 1, 45000);
 	assert_int_equal(ask(&steps[1]), COMMAND_AGAIN);
 	assert_in_range(real_number(&real, "PTTL key"), 50000, 60001);
-	command_end(&steps[1]);
+	command_free_swap(&steps[1]);
 	freeReplyObject(real_do(&real, "DEL key"));
 	algo_limit_free(&limit);
 }
@@ -294,7 +294,7 @@ static void peeks_and_resets_do_not_wait(void **state)
 	assert_int_equal(ask(&step), COMMAND_DONE);
 	assert_true(end.until_ns[0] > now_ns && end.until_ns[0] < UINT64_MAX);
 	assert_true(take(&limits[0], 3));
-	command_end(&late);
+	command_free_swap(&late);
 }
 
 /* Groups neither reserve keys nor overtake a reservation. */
@@ -366,7 +366,7 @@ static enum command_end lose(const struct algo_limit *limit, unsigned losses,
 		assert_int_equal(ends[0].end, ends[1].end);
 	} while (ends[0].end == COMMAND_AGAIN);
 	for (size_t i = 0; i < 2; i++)
-		command_end(&steps[i]);
+		command_free_swap(&steps[i]);
 	return ends[0].end;
 }
 

@@ -825,7 +825,7 @@ static void a_reply_may_be_anything(void **state)
 				read += command_read(list, 3, i, &reply, &ends[0]) != COMMAND_FAILED;
 		}
 		for (size_t i = 0; i < 3; i++)
-			command_end(&steps[i]);
+			command_free_swap(&steps[i]);
 		buffer_free(&bytes);
 	}
 	assert_true(read > 10000);
