@@ -1,3 +1,10 @@
+/*
+ * batching.c: decides whether a store client sends its batch of commands now or gathers more first.
+ *
+ * A call costs Redis as much as several commands. So the batch waits while calls are under way, and
+ * after their replies a little longer for the next requests of the clients that got the answers, as
+ * long as such waits bring enough requests.
+ */
 #include "redis/batching.h"
 
 /* Up to so many operations are sent at once, even while calls are under way. */
@@ -12,7 +19,7 @@
 /* The most waits that are left out after waits in vain: 1, 3, 7, ... up to this. */
 #define SKIPS_MAX 64
 
-/* Ends a wait for clients, and leaves out the next ones if it was in vain. */
+/* Ends a wait for clients. If it brought too few requests, the next waits are left out. */
 static void end_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
@@ -40,17 +47,19 @@ void batching_replied(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
 	uint64_t answered = batching->answered_operations;
+	bool clients_may_follow = client->transport->kind->has_clients && answered >= REPLIED_MIN &&
+	                          !client->is_closing && !client->store->url.cluster;
 
 	if (client->calls_under_way > 0 || answered == 0)
 		return;
 	batching->answered_operations = 0;
-	if (!client->transport->kind->has_clients || answered < REPLIED_MIN || client->is_closing ||
-	    client->store->url.cluster)
+	if (!clients_may_follow)
 		return;
 	if (batching->waits_to_skip > 0) {
 		batching->waits_to_skip--;
 		return;
 	}
+	/* The wait has paid if three quarters of the clients send a request. */
 	batching->operations_to_pay = client->operation_count + answered - answered / 4;
 	batching->operations_to_end = client->operation_count + answered;
 	batching->wait_ends_ns = client_now_ns(client) + u64_min(batching->round_trip_ns, WAIT_MAX_NS);

@@ -1,4 +1,7 @@
-/* client.c: submits operations of one store client, and sends them at the end of an iteration. */
+/*
+ * client.c: the store client, by which one thread uses a store on Redis: gathers submitted
+ * operations as commands in a batch, and sends the batch at the end of an iteration of the loop.
+ */
 #include <stdlib.h>
 
 #include "base/prng.h"
@@ -22,14 +25,14 @@ static void send_batch(struct redis_client *client)
 	nodes_send(client, first);
 }
 
-/* Removes up to CALL_COMMANDS_MAX operations from the front of the group. */
-static struct store_operation *cut_front(struct store_operation **group, size_t *n)
+/* Removes up to CALL_COMMANDS_MAX operations from the front of the list; *n is their number. */
+static struct store_operation *cut_front(struct store_operation **list, size_t *n)
 {
-	struct store_operation *first = *group, **end = group;
+	struct store_operation *first = *list, **end = list;
 
 	for (*n = 0; *end && *n < CALL_COMMANDS_MAX; ++*n)
 		end = &(*end)->next;
-	*group = *end;
+	*list = *end;
 	*end = NULL;
 	return first;
 }
@@ -37,12 +40,12 @@ static struct store_operation *cut_front(struct store_operation **group, size_t 
 void redis_client_submit(struct store_client *store_client, struct store_operation *group)
 {
 	struct redis_client *client = client_of(store_client);
-	bool together = group && group->next && group->is_all_or_nothing;
-	size_t before = client->operation_count;
+	bool all_or_nothing = group && group->next && group->is_all_or_nothing;
+	size_t count_before = client->operation_count;
 
 	for (const struct store_operation *operation = group; operation; operation = operation->next)
 		client->operation_count++;
-	if (client->operation_count > CLIENT_OPERATIONS_MAX && before > 0) {
+	if (client->operation_count > CLIENT_OPERATIONS_MAX && count_before > 0) {
 		commands_refuse(client, group, WEIR_ESTORE);
 		return;
 	}
@@ -50,10 +53,10 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 		size_t n;
 		struct store_operation *operations = cut_front(&group, &n);
 
-		together &= !group; /* only one call can be all or nothing */
+		all_or_nothing &= !group; /* only the operations of one call can be so */
 		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
 			send_batch(client);
-		commands_add(client, operations, together);
+		commands_add(client, operations, all_or_nothing);
 	}
 }
 

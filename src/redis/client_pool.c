@@ -1,3 +1,7 @@
+/*
+ * client_pool.c: lends store clients to the library's calls, which block their thread. A *loan* is
+ * a client with its transport; idle loans are lent again.
+ */
 #include "redis/client_pool.h"
 
 #include <pthread.h>
@@ -12,7 +16,7 @@
 struct loan {
 	struct store_loan loan; /* first */
 	struct blocking *blocking;
-	pid_t owner;
+	pid_t owner; /* the process that made it: a child must not use its parent's connections */
 	struct list_node node; /* of the pool's idle loans */
 };
 
@@ -71,8 +75,7 @@ static struct store_loan *borrow(struct store_caller *caller)
 		loan = make_loan(caller->store);
 		return loan ? &loan->loan : NULL;
 	}
-	/* So a Redis that has recovered is found so by the first call that tries, not by one that
-	 * fails. */
+	/* Read what has arrived meanwhile, so that this call does not fail if Redis has recovered. */
 	blocking_settle(loan->blocking, os_monotonic_ns() + ((struct pool *)caller)->timeout_ns);
 	redis_client_begin(loan->loan.client);
 	return &loan->loan;
@@ -94,8 +97,8 @@ static void return_loan(struct store_caller *caller, struct store_loan *lent)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-/* Returns the client's chunks to Redis, as long as the timeout allows. */
-static void end_loan(const struct pool *pool, struct loan *loan)
+/* Has the client return its reserved units to Redis, as long as the timeout allows. */
+static void release_chunks(const struct pool *pool, struct loan *loan)
 {
 	redis_client_stop(loan->loan.client);
 	redis_client_flush(loan->loan.client);
@@ -109,7 +112,7 @@ static void close_pool(struct store_caller *caller)
 
 	while ((loan = pop_idle(pool))) {
 		if (loan->owner == getpid())
-			end_loan(pool, loan);
+			release_chunks(pool, loan);
 		free_loan(loan);
 	}
 	redis_store_close(caller->store);

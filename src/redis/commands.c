@@ -1,3 +1,10 @@
+/*
+ * commands.c: makes *commands* for Redis of the operations that are submitted to a store client,
+ * and completes the operations when their command has ended.
+ *
+ * Equal operations share one command, which requests as often as they are. New commands gather in
+ * the client's *batch*, until it is sent.
+ */
 #include "redis/commands.h"
 
 #include <stdlib.h>
@@ -8,15 +15,15 @@
 #include "redis/followers.h"
 #include "redis/nodes/hash_slots.h"
 
-/* The most unused commands that a client retains, and the longest name that one retains. */
-#define FREE_MAX   4096
-#define FREE_NAME  256
+/* The most unused commands that a client retains, and the largest name buffer that one retains. */
+#define FREE_COMMANDS_MAX 4096
+#define FREE_NAME_MAX     256
 
 /*
- * The longest time for which a key is reserved after a swap came too late; mostly it is half of the
- * timeout.
+ * Mostly a key is reserved for half of the timeout after a swap (the replacement of a value that C
+ * has read) came too late; never longer than this.
  */
-#define TICKET_MAX_NS (100 * NS_PER_MS)
+#define RESERVATION_MAX_NS (100 * NS_PER_MS)
 
 void batch_init(struct batch *batch)
 {
@@ -33,6 +40,8 @@ struct redis_command *batch_take(struct batch *batch)
 
 /* Commands */
 
+/* Returns an unused command or a new one, whose members the caller sets. NULL if memory is short.
+ */
 static struct redis_command *allocate_command(struct redis_client *client)
 {
 	struct redis_command *command = client->free_commands;
@@ -47,17 +56,18 @@ static struct redis_command *allocate_command(struct redis_client *client)
 	return command;
 }
 
+/* Retains a command that has ended for the next use, or frees it if there are many. */
 static void recycle_command(struct redis_client *client, struct redis_command *command)
 {
 	struct buffer name = command->name;
 
 	client->command_count--;
 	command_free_swap(command);
-	if (client->free_command_count >= FREE_MAX || name.capacity > FREE_NAME) {
+	if (client->free_command_count >= FREE_COMMANDS_MAX || name.capacity > FREE_NAME_MAX) {
 		buffer_free(&name);
 		name = (struct buffer){0};
 	}
-	if (client->free_command_count >= FREE_MAX) {
+	if (client->free_command_count >= FREE_COMMANDS_MAX) {
 		free(command);
 		return;
 	}
@@ -125,7 +135,7 @@ void commands_set_outcomes(struct redis_client *client, struct redis_command *co
                            enum command_end end)
 {
 	bool withheld = end != COMMAND_DONE;
-	size_t i = 0;
+	size_t i = 0; /* peeks share one outcome, acquires have one each */
 
 	for (struct store_operation *operation = command->operations; operation;
 	     operation = operation->next) {
@@ -144,6 +154,7 @@ void commands_set_outcomes(struct redis_client *client, struct redis_command *co
 
 /* From operations to commands */
 
+/* The batch's entry for the key of an operation, or the empty one where it would stand. */
 static struct batch_index_entry *index_entry_of(struct batch *batch,
                                                 const struct store_operation *operation)
 {
@@ -157,8 +168,9 @@ static struct batch_index_entry *index_entry_of(struct batch *batch,
 	}
 }
 
-/* A permit belongs to one request. Equal peeks are decided once for all. */
-static bool may_repeat(const struct store_operation *operation)
+/* Whether the command of this operation may serve equal operations. A permit belongs to one only.
+ */
+static bool may_be_shared(const struct store_operation *operation)
 {
 	const struct algo_call *call = &operation->step.call;
 
@@ -166,19 +178,22 @@ static bool may_repeat(const struct store_operation *operation)
 	       call->permit == 0 && !operation->is_all_or_nothing;
 }
 
-/* `is_given`: operations are decided at the time that the caller gives, which must be the same. */
+/*
+ * Whether the operation requests the same as the command's. For tests with `given_time` both must
+ * have the same time, by which Redis then decides.
+ */
 static bool can_join(const struct redis_command *command, const struct store_operation *operation,
-                     bool is_given)
+                     bool given_time)
 {
 	const struct store_operation *first = command->operations;
 
-	return command->request_count < COMMAND_REPEAT_MAX && may_repeat(first) &&
-	       may_repeat(operation) && first->step.call.op == operation->step.call.op &&
+	return command->request_count < COMMAND_REPEAT_MAX && may_be_shared(first) &&
+	       may_be_shared(operation) && first->step.call.op == operation->step.call.op &&
 	       first->step.limit == operation->step.limit &&
 	       first->step.call.cost == operation->step.call.cost &&
 	       first->step.call.earlier == operation->step.call.earlier &&
 	       first->step.call.max_wait_ns == operation->step.call.max_wait_ns &&
-	       (!is_given || first->step.at.now_ns == operation->step.at.now_ns);
+	       (!given_time || first->step.at.now_ns == operation->step.at.now_ns);
 }
 
 static void append_operation(struct redis_command *command, struct store_operation *operation)
@@ -188,7 +203,7 @@ static void append_operation(struct redis_command *command, struct store_operati
 	command->last = &operation->next;
 }
 
-/* NULL if there is no memory. */
+/* Makes a command of one operation; it is in no list yet. NULL if there is no memory. */
 static struct redis_command *make_command(struct redis_client *client,
                                           struct store_operation *operation)
 {
@@ -218,7 +233,7 @@ static struct redis_command *make_command(struct redis_client *client,
 	    .queue_ticket = client->queue_ticket,
 	    .exchange = algo_op_exchanges(step->call.op) ? (struct exchange *)operation : NULL,
 	    .reservation_us =
-	        (uint32_t)(u64_min(client->store->options.timeout_ns / 2, TICKET_MAX_NS) / 1000),
+	        (uint32_t)(u64_min(client->store->options.timeout_ns / 2, RESERVATION_MAX_NS) / 1000),
 	};
 	command->needs_own_call = command->exchange != NULL;
 	command->last = &command->operations;
@@ -232,7 +247,7 @@ static struct redis_command *make_command(struct redis_client *client,
 	return command;
 }
 
-/* Adds the operation to the command if both request the same. Whether it did. */
+/* Adds the operation to the command if both request the same. Returns whether it did. */
 static bool join_command(const struct redis_client *client, struct redis_command *command,
                          struct store_operation *operation)
 {
@@ -244,8 +259,8 @@ static bool join_command(const struct redis_client *client, struct redis_command
 }
 
 /*
- * Makes a command for an operation that the cache did not answer; it takes a chunk if the cache
- * said so. NULL if there is no memory.
+ * Makes a command for an operation that the cache did not answer. After CACHE_REQUEST_CHUNK the
+ * command also reserves a chunk of units. NULL if there is no memory.
  */
 static struct redis_command *make_command_for_miss(struct redis_client *client,
                                                    struct store_operation *operation,
@@ -258,24 +273,35 @@ static struct redis_command *make_command_for_miss(struct redis_client *client,
 	return command;
 }
 
+/* Answers the operation from the chunk or the cache. Returns whether it could; sets *answer if not.
+ */
+static bool answer_waiter(struct redis_client *client, struct store_operation *operation,
+                          enum cache_answer *answer)
+{
+	if (cache_grant_waiter(client, operation))
+		return true;
+	*answer = cache_answer(client, operation, false);
+	return *answer == CACHE_ANSWERED;
+}
+
 /*
- * Decides operations that have waited for a command to take a chunk. Returns those that the chunk
- * grants; makes commands of the others.
+ * Decides operations that have waited for a command to reserve a chunk. Returns those that the
+ * chunk grants, in order. From the first one that it does not grant on, they become commands, which
+ * are sent at once.
  */
 static struct store_operation *serve_waiters(struct redis_client *client,
                                              struct store_operation *operations)
 {
 	struct store_operation *served = NULL, **last = &served;
 	struct redis_command *command = NULL;
-	enum cache_answer answer = CACHE_NONE;
+	enum cache_answer answer = CACHE_MISS;
 
 	while (operations) {
 		struct store_operation *operation = operations;
 
 		operations = operation->next;
 		operation->next = NULL;
-		if (!command && (cache_grant_waiter(client, operation) ||
-		                 (answer = cache_answer(client, operation, false)) == CACHE_ANSWERED)) {
+		if (!command && answer_waiter(client, operation, &answer)) {
 			*last = operation;
 			last = &operation->next;
 			client->batching.answered_operations++;
@@ -283,7 +309,7 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 		}
 		if (command && join_command(client, command, operation))
 			continue;
-		command = make_command_for_miss(client, operation, command ? CACHE_NONE : answer);
+		command = make_command_for_miss(client, operation, command ? CACHE_MISS : answer);
 		if (!command) {
 			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
@@ -305,7 +331,10 @@ void commands_finish(struct redis_client *client, struct redis_command *command)
 	complete_operations(client, operations);
 }
 
-/* Adds the operation to the newest command of its key if that is not sent yet. Whether it did. */
+/*
+ * Adds the operation to the newest command of its key if that is not sent yet: one of the batch, or
+ * the last follower of a slow command. Returns whether it did.
+ */
 static bool join_unsent_command(struct redis_client *client, struct redis_command *gathered,
                                 struct redis_command *slow, struct store_operation *operation)
 {
@@ -315,12 +344,13 @@ static bool join_unsent_command(struct redis_client *client, struct redis_comman
 }
 
 /*
- * Adds the operation to a command that takes a chunk, or has it wait for that chunk. Whether it
- * did.
+ * If the key's slow command reserves a chunk that may serve the operation, adds the operation to
+ * the command, or to the operations that wait for the chunk. Returns whether it did.
  */
 static bool await_chunk(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
+	/* Behind followers the operation would overtake these. */
 	if (!slow->chunk_use.takes_chunk || slow->followers.first ||
 	    !algo_op_consumes(operation->step.call.op) || !chunk_applies(operation) ||
 	    chunk_name(operation).request_hash != slow->chunk_use.name.request_hash)
@@ -346,11 +376,11 @@ static void append_to_batch(struct redis_client *client, struct redis_command *c
 }
 
 /*
- * Answers the operation from the cache, or makes it part of a command: of the batch, of an earlier
- * one, or of one to follow that. The cache is asked here because operations submitted before this
- * one may have changed it. Whether the operation has ended.
+ * Answers the operation from the cache, or makes it part of a command: of one in the batch, of the
+ * key's slow command (followers.h), or of a follower of that. Returns whether the operation has
+ * ended, so that it can be completed.
  */
-static bool add_operation(struct redis_client *client, struct store_operation *operation)
+static bool answer_or_add(struct redis_client *client, struct store_operation *operation)
 {
 	struct batch *batch = &client->batch;
 	struct batch_index_entry *entry = index_entry_of(batch, operation);
@@ -359,7 +389,7 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 	struct redis_command *slow =
 	    operation->is_all_or_nothing ? NULL : followers_find_slow(client, operation);
 	struct redis_command *command;
-	enum cache_answer answer = CACHE_NONE;
+	enum cache_answer answer = CACHE_MISS;
 
 	operation->status = WEIR_OK;
 	if (slow && await_chunk(client, gathered, slow, operation))
@@ -368,7 +398,7 @@ static bool add_operation(struct redis_client *client, struct store_operation *o
 		answer = cache_answer(client, operation, !gathered);
 	if (answer == CACHE_ANSWERED)
 		return true;
-	if (answer == CACHE_NONE && join_unsent_command(client, gathered, slow, operation))
+	if (answer == CACHE_MISS && join_unsent_command(client, gathered, slow, operation))
 		return false;
 	command = make_command_for_miss(client, operation, answer);
 	if (!command) {
@@ -395,15 +425,23 @@ static bool has_key_twice(const struct redis_command *first)
 	return false;
 }
 
+static uint32_t next_group_number(struct redis_client *client)
+{
+	if (++client->newest_group == 0) /* 0 means no group */
+		client->newest_group = 1;
+	return client->newest_group;
+}
+
 /*
- * Moves the first command and all others of its slot to the batch, one after another, as one group.
+ * Moves the first command of the list and all others of its slot to the batch, one after another;
+ * if is_group, as one group.
  */
-static void append_slot_to_batch(struct redis_client *client, struct redis_command **from,
+static void append_slot_to_batch(struct redis_client *client, struct redis_command **list,
                                  bool is_group)
 {
-	struct redis_command **at = from, *command, *first = *from;
+	struct redis_command **at = list, *command, *first = *list;
 	unsigned slot = first->slot;
-	uint32_t group = 0;
+	uint32_t group = 0; /* until a second command is found: one command needs no group */
 
 	while ((command = *at)) {
 		if (command->slot != slot) {
@@ -412,14 +450,16 @@ static void append_slot_to_batch(struct redis_client *client, struct redis_comma
 		}
 		*at = command->next;
 		if (command != first && group == 0 && is_group)
-			group = first->group =
-			    ++client->newest_group ? client->newest_group : ++client->newest_group;
+			group = first->group = next_group_number(client);
 		command->group = group;
 		append_to_batch(client, command);
 	}
 }
 
-/* Makes commands that are all or nothing; if memory is short, all operations fail. */
+/*
+ * Makes commands of operations that are all or nothing, one group for each slot. If memory is
+ * short, all operations fail.
+ */
 static void add_group(struct redis_client *client, struct store_operation *operations)
 {
 	struct redis_command *first = NULL, **last = &first;
@@ -446,15 +486,16 @@ static void add_group(struct redis_client *client, struct store_operation *opera
 		append_slot_to_batch(client, &first, is_group);
 }
 
-void commands_add(struct redis_client *client, struct store_operation *operations, bool together)
+void commands_add(struct redis_client *client, struct store_operation *operations,
+                  bool all_or_nothing)
 {
 	struct store_operation *ended = NULL, **last = &ended;
 
-	if (together && cache_answer_group(client, operations)) {
+	if (all_or_nothing && cache_answer_group(client, operations)) {
 		complete_operations(client, operations);
 		return;
 	}
-	if (together) {
+	if (all_or_nothing) {
 		add_group(client, operations);
 		return;
 	}
@@ -462,7 +503,7 @@ void commands_add(struct redis_client *client, struct store_operation *operation
 		struct store_operation *operation = operations;
 
 		operations = operation->next;
-		if (add_operation(client, operation)) {
+		if (answer_or_add(client, operation)) {
 			*last = operation;
 			last = &operation->next;
 		}

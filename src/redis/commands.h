@@ -19,10 +19,12 @@ void batch_init(struct batch *batch);
 
 /**
  * Adds operations to the batch, so many that it has at most CALL_COMMANDS_MAX commands. Completes
- * an operation at once if the cache answers it, or with ENOMEM. `together`: all or nothing,
- * provided that their keys lie in one slot; the same holds for their memory.
+ * an operation at once if the cache answers it, or with ENOMEM. With
+ * `all_or_nothing`, their outcomes are so, provided that their keys lie in one slot; the same holds
+ * for their memory.
  */
-void commands_add(struct redis_client *client, struct store_operation *operations, bool together);
+void commands_add(struct redis_client *client, struct store_operation *operations,
+                  bool all_or_nothing);
 /** Completes operations with an error, without a command. */
 void commands_refuse(struct redis_client *client, struct store_operation *operations, int status);
 /** Removes all commands from the batch. */

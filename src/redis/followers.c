@@ -1,11 +1,17 @@
+/*
+ * followers.c: keeps the order of commands on one key.
+ *
+ * A *slow* command may need several calls, and commands sent after its first call would overtake
+ * it. Therefore later commands of its key become its *followers*, which are sent when it has ended.
+ */
 #include "redis/followers.h"
 
 #include "algo/algo.h"
 #include "algo/rates/bucket.h"
 #include "algo/rates/window.h"
 
-/* Whether a command may need several calls. All others are done by one, in order. */
-static bool is_slow(const struct algo_limit *limit, const struct algo_call *call)
+/* Whether a command may need several calls, because no script decides it alone. */
+static bool may_need_several_calls(const struct algo_limit *limit, const struct algo_call *call)
 {
 	if (limit->record == ALGO_RECORD_LOG || limit->record == ALGO_RECORD_LEASES)
 		return false;
@@ -37,13 +43,14 @@ struct redis_command *followers_find_slow(struct redis_client *client,
 
 void followers_register_if_slow(struct redis_client *client, struct redis_command *command)
 {
-	struct list *place = slow_list_of(client, command->operations);
+	struct list *list = slow_list_of(client, command->operations);
 
 	command_list_clear(&command->followers);
-	command->is_slow = command->chunk_use.takes_chunk || is_slow(command->limit, &command->call);
+	command->is_slow =
+	    command->chunk_use.takes_chunk || may_need_several_calls(command->limit, &command->call);
 	if (!command->is_slow)
 		return;
-	list_insert(place, &command->slow_node, place->first);
+	list_insert(list, &command->slow_node, list->first);
 	client->slow_command_count++;
 }
 
@@ -55,7 +62,7 @@ void followers_add(struct redis_command *slow, struct redis_command *command)
 
 void followers_release(struct redis_client *client, struct redis_command *command)
 {
-	struct redis_command *next = command->followers.first;
+	struct redis_command *next = command->followers.first, *after;
 
 	if (!command->is_slow)
 		return;
@@ -67,10 +74,9 @@ void followers_release(struct redis_client *client, struct redis_command *comman
 		next = follower->next;
 		command_append(&client->retries, follower);
 		followers_register_if_slow(client, follower);
-		if (!follower->is_slow)
-			continue;
-		for (; next; next = command) {
-			command = next->next;
+		/* The rest has to follow this one if it is slow itself. */
+		for (; next && follower->is_slow; next = after) {
+			after = next->next;
 			followers_add(follower, next);
 		}
 	}

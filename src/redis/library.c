@@ -15,6 +15,7 @@
 #define DENIED_DEFAULT_NS     NS_PER_S
 #define DENIED_MAX_NS         (60 * NS_PER_S)
 
+/* An option of 0 means its default; WEIR_ZERO stands for a real 0. */
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
 {
 	return value == WEIR_ZERO ? 0 : value != 0 ? value : otherwise;

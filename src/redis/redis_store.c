@@ -1,4 +1,7 @@
-/* redis_store.c: opens and closes a store, and sums the counts of its clients. */
+/*
+ * redis_store.c: opens and closes a store on Redis, which the store clients of all threads share,
+ * and sums the statistics of these clients.
+ */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -59,7 +62,7 @@ const char *redis_store_name(const struct store *store)
 bool redis_store_master(const struct store *base, struct redis_host *master)
 {
 	struct cluster *cluster = ((const struct redis_store *)base)->cluster;
-	unsigned node = cluster_node_of(cluster, 0);
+	unsigned node = cluster_node_of(cluster, 0); /* the master has all slots */
 
 	if (!sentinels_node_has_host(cluster, node))
 		return false;
@@ -73,6 +76,7 @@ void redis_stats_add(struct redis_stats *sum, const struct redis_stats *more)
 	uint64_t *to = (uint64_t *)sum;
 	const uint64_t *from = (const uint64_t *)more;
 
+	/* All members before is_up are 64-bit counts. */
 	for (size_t i = 0; i < offsetof(struct redis_stats, is_up) / sizeof *to; i++)
 		to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 	sum->is_up &= more->is_up;

@@ -1,3 +1,7 @@
+/*
+ * script_reply.c: completes the commands of a script's call from its reply, and finds out from the
+ * text of an error what it means for the call, its node and the connection.
+ */
 #include "redis/script_reply.h"
 
 #include <string.h>
@@ -27,24 +31,32 @@ static const struct {
     {"NOAUTH", ERROR_CONNECTION_USELESS},
 };
 
-/* Redis 6 puts the location of an error within a script in front of its text. */
+/* The text after `mark`, or an empty slice if the text has no such mark. */
+static struct slice text_after(struct slice text, struct slice mark)
+{
+	const char *found = text.len > 0 ? memmem(text.data, text.len, mark.data, mark.len) : NULL;
+
+	if (!found)
+		return (struct slice){0};
+	found += mark.len;
+	return (struct slice){found, text.len - (size_t)(found - text.data)};
+}
+
+/*
+ * Redis 6 puts the location of an error within a script in front of its code, as in
+ * "ERR Error running script (call to f_…): @user_script:1: -NOPERM …".
+ */
 static struct slice skip_script_location(struct slice text)
 {
-	const char *in_script = "ERR Error running script";
-	const char *code;
+	struct slice rest = text, code;
 
-	if (!slice_skip(&text, slice_of(in_script)))
+	if (!slice_skip(&rest, SLICE("ERR Error running script")))
 		return text;
-	code = text.len > 0 ? memmem(text.data, text.len, ": -", 3) : NULL;
-	if (code) {
-		code += 3;
-	} else {
-		code = text.len > 0 ? memmem(text.data, text.len, ": OOM ", 6) : NULL;
-		if (!code)
-			return text;
-		code += 2;
-	}
-	return (struct slice){code, text.len - (size_t)(code - text.data)};
+	code = text_after(rest, SLICE(": -"));
+	if (code.data)
+		return code;
+	code = text_after(rest, SLICE(": OOM "));
+	return code.data ? (struct slice){code.data - strlen("OOM "), code.len + strlen("OOM ")} : rest;
 }
 
 /* Errors, without a code, that mean that the user may not run a command of the script. */
@@ -59,6 +71,7 @@ static bool contains(struct slice text, const char *what)
 	return text.len > 0 && memmem(text.data, text.len, what, strlen(what));
 }
 
+/* Whether Redis refused a command that a script calls, because of the rights of the user. */
 static bool is_refused_within(struct slice text)
 {
 	struct slice error = skip_script_location(text);
@@ -81,16 +94,17 @@ enum error_effect error_effect_of(struct slice text)
 	return ERROR_FAILS_CALL;
 }
 
-/* Commands are fetched from memory twice this many places ahead, and their operations this many. */
-#define AHEAD 3
+/* Commands are prefetched twice this many positions ahead, and their operations this many. */
+#define PREFETCH_DISTANCE 3
 
 /* Since the call was sent, its commands and their first operations have left the cache. */
 static void prefetch_command(const struct script_call *call, size_t i)
 {
-	if (i + 2 * AHEAD < call->command_count)
-		prefetch_all(call->commands[i + 2 * AHEAD], sizeof(struct redis_command));
-	if (i + AHEAD < call->command_count)
-		prefetch_all(call->commands[i + AHEAD]->operations, sizeof(struct store_operation));
+	if (i + 2 * PREFETCH_DISTANCE < call->command_count)
+		prefetch_all(call->commands[i + 2 * PREFETCH_DISTANCE], sizeof(struct redis_command));
+	if (i + PREFETCH_DISTANCE < call->command_count)
+		prefetch_all(call->commands[i + PREFETCH_DISTANCE]->operations,
+		             sizeof(struct store_operation));
 }
 
 void script_call_complete(struct redis_client *client, struct script_call *call,
@@ -103,6 +117,7 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 	 * command_read reads the whole group.
 	 */
 	client->redis_clock_ns = command_clock(reply, call->command_count);
+	/* The deadline was the timeout after sending. */
 	client->batching.round_trip_ns =
 	    sat_sub(client_now_ns(client) + client->store->options.timeout_ns, call->deadline_ns);
 	for (size_t i = 0; i < call->command_count; i++) {

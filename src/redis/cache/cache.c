@@ -1,3 +1,7 @@
+/*
+ * cache.c: lets a store client answer operations without Redis, from denials that Redis gave before
+ * (denial_cache.c) and from a *chunk*: units of a limit that this process has reserved (chunks.c).
+ */
 #include "redis/cache/cache.h"
 
 int cache_open(struct redis_store *store)
@@ -15,8 +19,8 @@ void cache_close(struct redis_store *store)
 	chunks_close(store->chunks);
 }
 
-/* The caller's time if tests give it, otherwise the monotonic clock. */
-static uint64_t time_of(struct redis_client *client, struct moment at)
+/* The time by which cached answers expire: the monotonic clock's, or in tests the caller's. */
+static uint64_t cache_now_ns(struct redis_client *client, struct moment at)
 {
 	return client->store->options.given_time ? at.now_ns : client_now_ns(client);
 }
@@ -29,8 +33,8 @@ static bool is_refund_or_reset(const struct algo_call *call)
 /* Answers */
 
 /*
- * Repeats a cached answer. A denial answers any request; the answer that a request would pass only
- * explains the denial by another limit.
+ * Sets the operation's outcome from the denial cache, if that has one that fits. A denial fits any
+ * request. "Would pass" fits only a peek that explains the denial by another limit.
  */
 static bool repeat_answer(struct redis_client *client, struct store_operation *operation,
                           bool may_deny)
@@ -46,7 +50,7 @@ static bool repeat_answer(struct redis_client *client, struct store_operation *o
 	if (!may_deny && !operation->explains_denial)
 		return false;
 	name = denial_cache_name(step->limit, &step->call, step->key.hash);
-	if (!denial_cache_find(denials, step->limit, &step->call, &name, time_of(client, step->at),
+	if (!denial_cache_find(denials, step->limit, &step->call, &name, cache_now_ns(client, step->at),
 	                       &out) ||
 	    !(out.allowed ? operation->explains_denial : may_deny))
 		return false;
@@ -66,37 +70,38 @@ enum cache_answer cache_answer(struct redis_client *client, struct store_operati
 	if (is_first && !operation->is_all_or_nothing && repeat_answer(client, operation, true))
 		return CACHE_ANSWERED;
 	if (operation->step.limit->chunk == 0 || client->is_stopping || !chunk_applies(operation))
-		return CACHE_NONE;
-	answer =
-	    chunk_answer(client->store->chunks, operation, time_of(client, operation->step.at), client);
+		return CACHE_MISS;
+	answer = chunk_answer(client->store->chunks, operation,
+	                      cache_now_ns(client, operation->step.at), client);
 	count_more(&client->counts.chunk, answer == CACHE_ANSWERED);
 	return answer;
 }
 
 bool cache_answer_group(struct redis_client *client, struct store_operation *operations)
 {
-	bool any = false;
+	bool any_denied = false;
 
 	for (struct store_operation *one = operations; one; one = one->next) {
 		one->is_undecided = !repeat_answer(client, one, true);
-		any |= !one->is_undecided;
+		any_denied |= !one->is_undecided;
 	}
+	/* If one is denied, the others take nothing, and nobody knows whether they would pass. */
 	for (struct store_operation *one = operations; one; one = one->next) {
-		one->is_undecided &= any;
+		one->is_undecided &= any_denied;
 		one->withheld = one->is_undecided;
 		if (one->is_undecided)
 			one->status = WEIR_OK;
 	}
-	return any;
+	return any_denied;
 }
 
 bool cache_grant_waiter(struct redis_client *client, struct store_operation *operation)
 {
-	bool served =
-	    chunk_grant_waiter(client->store->chunks, operation, time_of(client, operation->step.at));
+	bool granted = chunk_grant_waiter(client->store->chunks, operation,
+	                                  cache_now_ns(client, operation->step.at));
 
-	count_more(&client->counts.chunk, served);
-	return served;
+	count_more(&client->counts.chunk, granted);
+	return granted;
 }
 
 /* Commands */
@@ -132,37 +137,40 @@ void cache_request_chunk(struct redis_client *client, struct redis_command *comm
 
 void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
-	command->written_at_ns = time_of(client, command->local_time);
+	command->written_at_ns = cache_now_ns(client, command->local_time);
 	if (command->chunk_use.is_registered)
 		chunk_write_settlement(client->store->chunks, command, client,
 		                       client->is_stopping || client->is_closing);
 }
 
-/* Passes Redis's answer about the chunk on, and sets the alarm for its idle time. */
+/*
+ * Has the chunk apply the reply to the command, if there was one, and sets the alarm that returns
+ * the chunk's units when it is idle.
+ */
 static void record_chunk_reply(struct redis_client *client, struct redis_command *command,
-                               bool answered)
+                               bool has_reply)
 {
-	bool is_given = client->store->options.given_time;
-	uint64_t clock_ns = is_given ? command->written_at_ns : client->redis_clock_ns;
-	uint64_t at_ns =
+	bool is_test_time = client->store->options.given_time;
+	uint64_t redis_clock_ns = is_test_time ? command->written_at_ns : client->redis_clock_ns;
+	uint64_t idle_at_ns =
 	    chunk_record_end(client->store->chunks, command, client,
-	                     time_of(client, command->local_time), answered ? clock_ns : 0);
+	                     cache_now_ns(client, command->local_time), has_reply ? redis_clock_ns : 0);
+	bool is_alarm_set = client->idle_chunks_due_ns != 0 && client->idle_chunks_due_ns <= idle_at_ns;
 
-	if (at_ns == 0 || is_given ||
-	    (client->idle_chunks_due_ns != 0 && client->idle_chunks_due_ns <= at_ns))
+	if (idle_at_ns == 0 || is_test_time || is_alarm_set)
 		return;
-	client->idle_chunks_due_ns = at_ns;
-	client_alarm_at(client, at_ns);
+	client->idle_chunks_due_ns = idle_at_ns;
+	client_alarm_at(client, idle_at_ns);
 }
 
 /*
  * Caches the denial of the command's last request. A denial by a converted state is not cached,
  * because the next acquire has to reach Redis, which then stores the converted state.
  */
-static void store_denial(struct redis_client *client, const struct redis_command *command)
+static void cache_denial(struct redis_client *client, const struct redis_command *command)
 {
 	const struct algo_decision *last = &client->result.outcomes[command->request_count - 1];
-	uint64_t cache_ns = client->store->options.denied_cache_ns;
+	uint64_t longest_ns = client->store->options.denied_cache_ns;
 
 	if (!command->may_be_cached || last->allowed || last->retry_after_ns == 0 ||
 	    command->is_converted)
@@ -170,7 +178,7 @@ static void store_denial(struct redis_client *client, const struct redis_command
 	denial_cache_store(
 	    client->store->denials, &command->denial_name, command->invalidations,
 	    &(struct denial_cache_answer){
-	        .valid_until_ns = command->written_at_ns + u64_min(last->retry_after_ns, cache_ns),
+	        .valid_until_ns = command->written_at_ns + u64_min(last->retry_after_ns, longest_ns),
 	        .passes_at_ns = sat_add(command->written_at_ns, last->retry_after_ns),
 	        .full_at_ns = sat_add(command->written_at_ns, last->reset_after_ns),
 	        .remaining = last->remaining,
@@ -182,11 +190,11 @@ static void store_denial(struct redis_client *client, const struct redis_command
  * Caches that the request would pass, unless the limit is paced: there it depends on the time that
  * the request would wait.
  */
-static void store_pass(struct redis_client *client, const struct redis_command *command)
+static void cache_would_pass(struct redis_client *client, const struct redis_command *command)
 {
 	const struct store_step *step = &command->operations->step;
 	struct denial_cache *denials = client->store->denials;
-	uint64_t until_ns = time_of(client, step->at) + client->store->options.denied_cache_ns;
+	uint64_t until_ns = cache_now_ns(client, step->at) + client->store->options.denied_cache_ns;
 	struct cache_name name;
 
 	if (step->limit->paced)
@@ -214,18 +222,19 @@ void cache_record_end(struct redis_client *client, struct redis_command *command
 	if (end == COMMAND_DONE && algo_op_consumes(call->op) && allowed)
 		denial_cache_remove(denials, key);
 	if (end == COMMAND_DONE)
-		store_denial(client, command);
+		cache_denial(client, command);
 	if (end == COMMAND_WITHHELD || (end == COMMAND_DONE && call->op == ALGO_PEEK && allowed))
-		store_pass(client, command);
+		cache_would_pass(client, command);
 }
 
 struct store_operation *cache_release_idle(struct redis_client *client)
 {
-	bool all = client->is_closing || client->is_stopping;
+	bool release_all = client->is_closing || client->is_stopping;
 
-	if (client->idle_chunks_due_ns == 0 ||
-	    (client->idle_chunks_due_ns > client_now_ns(client) && !all))
+	if (client->idle_chunks_due_ns == 0)
 		return NULL;
-	return chunk_release_idle(client->store->chunks, client, client_now_ns(client), all,
+	if (client->idle_chunks_due_ns > client_now_ns(client) && !release_all)
+		return NULL;
+	return chunk_release_idle(client->store->chunks, client, client_now_ns(client), release_all,
 	                          &client->idle_chunks_due_ns);
 }

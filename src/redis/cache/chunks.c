@@ -1,3 +1,10 @@
+/*
+ * chunks.c: grants requests from *chunks*, units of a limit that this process has reserved at
+ * Redis, without asking Redis each time.
+ *
+ * A chunk is *settled* by a command: it reports to Redis how many units were used, returns the
+ * others, and may reserve units again. Settling an idle chunk returns its units.
+ */
 #include "redis/cache/chunks.h"
 
 #include <pthread.h>
@@ -9,14 +16,14 @@
 #include "base/os/os.h"
 #include "redis/cache/denial_cache.h"
 
-#define SETS    1024
-#define WAYS          4
-#define SOON_NS NS_PER_S
+#define SETS    1024     /* the table of chunks is divided by the hash of the key ... */
+#define WAYS    4        /* ... into sets of so many */
+#define SOON_NS NS_PER_S /* a key that is requested again within this time gets a chunk */
 /* The delay before an idle chunk with commands under way is checked again. */
 #define IDLE_AGAIN_NS (20 * NS_PER_MS)
 #define ID_MAX        (UINT64_C(1) << 48) /* an id is a double in scripts, written with 15 digits */
 
-/* A refund of no units, whose command settles an idle chunk. */
+/* An operation without effect, a refund of no units: its command settles an idle chunk. */
 struct settling {
 	struct store_operation operation; /* first */
 	struct chunks *chunks;
@@ -131,16 +138,16 @@ static struct chunk *find_chunk(struct set *set, struct cache_name name)
 	return NULL;
 }
 
-/* Whether Redis has to be told of units that are held or were used. */
-static bool must_report(const struct chunk *chunk)
+/* Whether Redis still has to learn which of the reserved units were used. */
+static bool must_be_settled(const struct chunk *chunk)
 {
 	return chunk->free_units > 0 || chunk->redis_may_differ ||
 	       chunk->used_units != chunk->reported_units;
 }
 
 /*
- * Takes an entry of the set for `name`: an unused one, otherwise the one that was requested longest
- * ago and holds nothing. NULL if there is none.
+ * Makes an entry of the set the chunk of `name`: an unused one, otherwise the one that was
+ * requested longest ago, of those without units and commands. NULL if there is none.
  */
 static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64_t now_ns)
 {
@@ -149,7 +156,7 @@ static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64
 	for (size_t i = 0; i < WAYS; i++) {
 		struct chunk *chunk = &set->chunks[i];
 
-		if (chunk->commands_under_way == 0 && !must_report(chunk) &&
+		if (chunk->commands_under_way == 0 && !must_be_settled(chunk) &&
 		    (!oldest || chunk->last_request_ns < oldest->last_request_ns))
 			oldest = chunk;
 	}
@@ -163,8 +170,8 @@ static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64
 /* Requests */
 
 /*
- * Decides an operation by the algorithm's own step, on the state as if the units of this chunk were
- * free.
+ * Grants an operation if the chunk has the units. The algorithm's own step decides it, on the state
+ * as if the units of this chunk were free.
  */
 static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operation,
                              uint64_t now_ns)
@@ -172,14 +179,13 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	const struct algo_limit *limit = operation->step.limit;
 	const struct algo_call *call = &operation->step.call;
 	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.ends_ns};
-	bool is_bucket = algo_has_step(limit, bucket_step);
 	struct algo_decision *out = &operation->outcome, ignored;
 	struct algo_state state = chunk->state;
-	uint64_t name_ns;
+	uint64_t refund_name_ns; /* by this time a refund would identify the units */
 
 	if (chunk->free_units < call->cost || time.now_ns >= chunk->reserved.ends_ns)
 		return false;
-	name_ns = chunk_units_step(limit, call, &time, &chunk->reserved, &state, out);
+	refund_name_ns = chunk_units_step(limit, call, &time, &chunk->reserved, &state, out);
 	if (!out->allowed)
 		return false;
 	operation->status = WEIR_OK;
@@ -189,11 +195,11 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	chunk->last_request_ns = now_ns;
 	if (call->op == ALGO_PEEK)
 		return true;
-	operation->until_ns = name_ns;
+	operation->until_ns = refund_name_ns;
 	chunk->state = state;
 	chunk->free_units -= call->cost;
 	chunk->used_units += call->cost;
-	if (is_bucket)
+	if (algo_has_step(limit, bucket_step))
 		algo_step(limit, call, &time, &chunk->unreported_state, &ignored);
 	return true;
 }
@@ -204,19 +210,21 @@ enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *op
 	struct cache_name name = chunk_name(operation);
 	struct set *set = lock_set(chunks, name.key_hash);
 	struct chunk *chunk = find_chunk(set, name);
-	enum cache_answer answer = CACHE_NONE;
-	bool is_behind = chunk && chunk->commands_under_way > 0 &&
-	                 (!chunk->sole_client || chunk->sole_client == client);
+	enum cache_answer answer = CACHE_MISS;
+	/* Requests of one client keep their order, so this one has to follow its commands. */
+	bool follows_command = chunk && chunk->commands_under_way > 0 &&
+	                       (!chunk->sole_client || chunk->sole_client == client);
 
 	if (!chunk) {
 		claim_entry(set, name, now_ns);
-	} else if (!is_behind && grant_from_chunk(chunk, operation, now_ns)) {
+	} else if (!follows_command && grant_from_chunk(chunk, operation, now_ns)) {
 		answer = CACHE_ANSWERED;
 	} else {
-		bool soon = sat_sub(now_ns, chunk->last_request_ns) <= SOON_NS;
+		bool is_frequent = sat_sub(now_ns, chunk->last_request_ns) <= SOON_NS;
 
 		chunk->last_request_ns = now_ns;
-		if (soon && chunk->settlements_under_way == 0 && algo_op_consumes(operation->step.call.op))
+		if (is_frequent && chunk->settlements_under_way == 0 &&
+		    algo_op_consumes(operation->step.call.op))
 			answer = CACHE_REQUEST_CHUNK;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -237,8 +245,8 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
 /* Settling */
 
 /*
- * The settling command has ended. The chunk needs it again if the units are still held, or if
- * Redis's reply was lost.
+ * Called when the command that settles an idle chunk has ended. If the chunk still has something to
+ * settle, because the reply was lost or because it has new units, it gets its operation back.
  */
 static void keep_or_free_settling(struct store_operation *operation)
 {
@@ -246,7 +254,8 @@ static void keep_or_free_settling(struct store_operation *operation)
 	struct set *set = lock_set(settling->chunks, settling->name.key_hash);
 	struct chunk *chunk = find_chunk(set, settling->name);
 
-	if (chunk && !chunk->idle_operation && (must_report(chunk) || chunk->commands_under_way > 0)) {
+	if (chunk && !chunk->idle_operation &&
+	    (must_be_settled(chunk) || chunk->commands_under_way > 0)) {
 		chunk->idle_operation = settling;
 		settling = NULL;
 	}
@@ -284,7 +293,10 @@ static struct settling *make_settling(struct chunks *chunks,
 	return settling;
 }
 
-/* Attaches `made` to the chunk, or frees it if the chunk has one. Whether the chunk has one now. */
+/*
+ * Gives the chunk its settling operation, or frees `made` if the chunk has one; `made` may be NULL.
+ * Returns whether the chunk has one now.
+ */
 static bool attach_settling(struct chunks *chunks, struct cache_name name, struct settling *made)
 {
 	struct set *set = lock_set(chunks, name.key_hash);
@@ -325,7 +337,7 @@ void chunk_register(struct chunks *chunks, struct redis_command *command, const 
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* Whether the key had no requests for the limit's idle time. */
+/* Whether the key had no requests for the time after which its units are returned. */
 static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command *command)
 {
 	return sat_sub(command->written_at_ns, chunk->last_request_ns) >=
@@ -333,7 +345,7 @@ static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command 
 }
 
 /* Writes the report of used units and the new reservation into the command. */
-static void write_settlement(struct chunk *chunk, struct redis_command *command, bool gives_all)
+static void write_settlement(struct chunk *chunk, struct redis_command *command, bool returns_all)
 {
 	struct chunk_settlement *units = &command->settlement;
 
@@ -346,10 +358,10 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 	units->used_units = chunk->used_units;
 	units->unreported_state = chunk->unreported_state;
 	units->lifetime_ns = chunk_units_lifetime_ns(command->limit);
-	if (!gives_all && command->call.op != ALGO_RESET)
+	if (!returns_all && command->call.op != ALGO_RESET)
 		units->wanted_units =
 		    command->chunk_use.takes_chunk ? command->limit->chunk : chunk->free_units;
-	chunk->redis_may_differ |= must_report(chunk);
+	chunk->redis_may_differ |= must_be_settled(chunk);
 	chunk->free_units = 0;
 }
 
@@ -357,30 +369,35 @@ void chunk_write_settlement(struct chunks *chunks, struct redis_command *command
                             const void *client, bool stops)
 {
 	struct chunk_settlement *units = &command->settlement;
-	struct command_chunk *own = &command->chunk_use;
-	struct set *set = lock_set(chunks, own->name.key_hash);
-	struct chunk *chunk = find_chunk(set, own->name);
-	bool insists = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
-	size_t others = chunk ? chunk->settlements_under_way - own->settles_in_call : 0;
+	struct command_chunk *use = &command->chunk_use;
+	struct set *set = lock_set(chunks, use->name.key_hash);
+	struct chunk *chunk = find_chunk(set, use->name);
+	/*
+	 * The first try of an acquire leaves the chunk to the settlements under way. If it is denied
+	 * then, the next try settles the chunk once more.
+	 */
+	bool must_settle = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
+	size_t other_settlements = chunk ? chunk->settlements_under_way - use->settles_in_call : 0;
+	bool has_nothing_to_settle = !chunk || (!use->takes_chunk && !must_be_settled(chunk) &&
+	                                        other_settlements == 0 && !use->settles_in_call);
 
 	*units = (struct chunk_settlement){.may_have_chunks = units->may_have_chunks ||
 	                                                      (chunk && chunk->others_hold_units)};
-	if (!chunk ||
-	    (!own->takes_chunk && !must_report(chunk) && others == 0 && !own->settles_in_call)) {
-		; /* nothing to report */
-	} else if (others > 0 && !insists) {
+	if (has_nothing_to_settle) {
+		; /* the command concerns the key only */
+	} else if (other_settlements > 0 && !must_settle) {
 		units->may_have_chunks = units->all_or_nothing = true;
 	} else {
-		chunk->settlements_under_way += !own->settles_in_call;
-		own->settles_in_call = true;
+		chunk->settlements_under_way += !use->settles_in_call;
+		use->settles_in_call = true;
 		chunk->settling_client = client;
 		write_settlement(chunk, command,
-		                 stops || (own->is_made_to_settle && chunk_is_idle(chunk, command)));
+		                 stops || (use->is_made_to_settle && chunk_is_idle(chunk, command)));
 	}
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* Applies Redis's answer to the newest command. */
+/* Takes over the units, and the key's state, from the reply to the newest settlement. */
 static void apply_reply(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
 	const struct chunk_settlement *units = &command->settlement;
@@ -398,33 +415,33 @@ static void apply_reply(struct chunk *chunk, const struct redis_command *command
 }
 
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
-                          uint64_t now_ns, uint64_t clock_ns)
+                          uint64_t now_ns, uint64_t redis_clock_ns)
 {
 	const struct chunk_settlement *units = &command->settlement;
 	struct set *set = lock_set(chunks, command->chunk_use.name.key_hash);
 	struct chunk *chunk = find_chunk(set, command->chunk_use.name);
-	bool settles = command->chunk_use.settles_in_call, answered = clock_ns != 0;
-	uint64_t at_ns = 0;
+	bool settles = command->chunk_use.settles_in_call, has_reply = redis_clock_ns != 0;
+	uint64_t idle_at_ns = 0;
 
 	chunk->commands_under_way--;
 	chunk->settlements_under_way -= settles;
-	if (settles && answered && units->settlement_number == chunk->newest_settlement)
-		apply_reply(chunk, command, clock_ns);
+	if (settles && has_reply && units->settlement_number == chunk->newest_settlement)
+		apply_reply(chunk, command, redis_clock_ns);
 	else if (settles)
-		chunk->redis_may_differ |= !answered || units->held_units > 0;
-	if (answered && units->may_have_chunks)
+		chunk->redis_may_differ |= !has_reply || units->held_units > 0;
+	if (has_reply && units->may_have_chunks)
 		chunk->others_hold_units = units->reserved.others_units > 0;
-	if (must_report(chunk)) {
+	if (must_be_settled(chunk)) {
 		if (chunk->settlements_under_way == 0)
 			chunk->settling_client = client;
-		at_ns = now_ns + chunk_units_idle_ns(command->limit);
+		idle_at_ns = now_ns + chunk_units_idle_ns(command->limit);
 	}
 	pthread_mutex_unlock(&set->lock);
-	return at_ns;
+	return idle_at_ns;
 }
 
-/* The time at which the client has to settle the chunk. */
-static uint64_t due_ns(const struct chunk *chunk)
+/* When the client has to settle the chunk: when it is idle, or soon before its lifetime ends. */
+static uint64_t settle_at_ns(const struct chunk *chunk)
 {
 	const struct algo_limit *limit = &chunk->idle_operation->limit;
 	uint64_t idle_ns = chunk->last_request_ns + chunk_units_idle_ns(limit);
@@ -435,10 +452,28 @@ static uint64_t due_ns(const struct chunk *chunk)
 	return u64_min(idle_ns, chunk->reserved.ends_ns - lifetime_ns / 2 - chunk->offset_ns);
 }
 
+/* The chunk's settling operation if it is due (or `force`); otherwise NULL, and *next_ns is set. */
+static struct store_operation *settle_if_due(struct chunk *chunk, uint64_t now_ns, bool force,
+                                             uint64_t *next_ns)
+{
+	struct store_operation *operation = &chunk->idle_operation->operation;
+	uint64_t at_ns = settle_at_ns(chunk);
+
+	if (!force && (at_ns > now_ns || chunk->commands_under_way > 0)) {
+		if (at_ns <= now_ns)
+			at_ns = now_ns + IDLE_AGAIN_NS;
+		*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);
+		return NULL;
+	}
+	chunk->idle_operation = NULL;
+	operation->step.at = moment_given(now_ns + chunk->offset_ns);
+	return operation;
+}
+
 struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
                                            uint64_t now_ns, bool all, uint64_t *next_ns)
 {
-	struct store_operation *operations = NULL;
+	struct store_operation *operations = NULL, *operation;
 
 	*next_ns = 0;
 	for (size_t i = 0; i < SETS; i++) {
@@ -446,22 +481,13 @@ struct store_operation *chunk_release_idle(struct chunks *chunks, const void *cl
 
 		for (size_t j = 0; j < WAYS; j++) {
 			struct chunk *chunk = &set->chunks[j];
-			struct store_operation *operation;
-			uint64_t at_ns;
 
-			if (!chunk->is_used || chunk->settling_client != client || !must_report(chunk) ||
+			if (!chunk->is_used || chunk->settling_client != client || !must_be_settled(chunk) ||
 			    !chunk->idle_operation)
 				continue;
-			at_ns = due_ns(chunk);
-			if (!all && (at_ns > now_ns || chunk->commands_under_way > 0)) {
-				if (at_ns <= now_ns)
-					at_ns = now_ns + IDLE_AGAIN_NS;
-				*next_ns = *next_ns == 0 ? at_ns : u64_min(*next_ns, at_ns);
+			operation = settle_if_due(chunk, now_ns, all, next_ns);
+			if (!operation)
 				continue;
-			}
-			operation = &chunk->idle_operation->operation;
-			chunk->idle_operation = NULL;
-			operation->step.at = moment_given(now_ns + chunk->offset_ns);
 			operation->next = operations;
 			operations = operation;
 		}

@@ -27,7 +27,7 @@
 struct chunks;
 
 enum cache_answer {
-	CACHE_NONE,          /* ask Redis */
+	CACHE_MISS,          /* ask Redis */
 	CACHE_ANSWERED,      /* the operation's outcome and name are set */
 	CACHE_REQUEST_CHUNK, /* ask Redis, and take a chunk with the reply: chunk_allocate_settling */
 };
@@ -58,17 +58,18 @@ bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation
 /** A command on a key of such a limit was made. Sets command->chunk_use.is_registered. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
 /**
- * The counted command is written at command->written_at_ns: sets its `units`. `stops`: the client
+ * A registered command is about to be written: sets command->settlement. With `stops`, the client
  * returns all units.
  */
 void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
                             const void *client, bool stops);
 /**
- * The counted command has ended. Unless `clock_ns`, Redis's clock at the command, is 0, its `units`
- * have Redis's answer. Returns when the chunk is to be settled, or 0 if it holds nothing.
+ * A registered command has ended. `redis_clock_ns` is Redis's clock at the command; 0 if there was
+ * no reply, otherwise command->settlement has Redis's answer. Returns when the chunk is to be
+ * settled as idle, or 0 if it holds nothing.
  */
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
-                          uint64_t now_ns, uint64_t clock_ns);
+                          uint64_t now_ns, uint64_t redis_clock_ns);
 
 /**
  * Returns operations that settle the client's chunks: those without recent requests, and those

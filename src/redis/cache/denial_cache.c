@@ -1,3 +1,7 @@
+/*
+ * denial_cache.c: a table of the answers of Redis, mostly denials, that a process may repeat until
+ * they expire. Readers take no lock; a sequence counter in each set shows them concurrent writes.
+ */
 #include "redis/cache/denial_cache.h"
 
 #include <sched.h>
@@ -10,7 +14,7 @@
 
 #define SETS   ((size_t)1 << 14)
 #define WAYS   4
-#define COUNTS 1024
+#define COUNTS 1024 /* of invalidations; keys share them */
 
 struct entry {
 	_Atomic uint64_t request_hash, valid_until_ns, passes_at_ns, full_at_ns, remaining, reason;
@@ -51,15 +55,15 @@ static struct set *set_of(const struct denial_cache *denials, uint64_t key)
 	return (struct set *)&denials->sets[key % SETS];
 }
 
-static bool is_used(const struct denial_cache *denials, uint64_t key)
+static bool set_is_used(const struct denial_cache *denials, uint64_t key)
 {
 	const _Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 
 	return atomic_load_explicit((_Atomic uint64_t *)bits, memory_order_acquire) >> key % 64 & 1;
 }
 
-/* Called by the writer of the set. */
-static void set_used(struct denial_cache *denials, uint64_t key, bool used)
+/* Only the writer of the set may call it. */
+static void mark_set_used(struct denial_cache *denials, uint64_t key, bool used)
 {
 	_Atomic uint64_t *bits = &denials->used[key % SETS / 64];
 	uint64_t bit = UINT64_C(1) << key % 64;
@@ -78,8 +82,9 @@ static bool is_bucket(const struct algo_limit *limit)
 }
 
 /*
- * Uses of sliding limits end one by one, so only a request of one unit gets the same denial until
- * it passes. At a paced limit, only a request that leaves the longest wait to the limit does.
+ * A denial may be repeated if the same request stays denied until its retry time. Uses of sliding
+ * limits end one by one, so there that holds only for a request of one unit. At a paced limit it
+ * holds only for a request that leaves the longest wait to the limit.
  */
 bool denial_cache_applies(const struct algo_limit *limit, const struct algo_call *call)
 {
@@ -99,21 +104,21 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Limits of one identity may differ in these parameters. */
+/* Limits of one identity may differ in the parameters that are mixed into the hash. */
 struct cache_name denial_cache_name(const struct algo_limit *limit, const struct algo_call *call,
                                     uint64_t key)
 {
-	uint64_t which = mix(limit->identity, u64_max(call->cost, 1));
+	uint64_t request_hash = mix(limit->identity, u64_max(call->cost, 1));
 
 	if (is_bucket(limit)) {
-		which = mix(which, limit->bucket.count);
-		which = mix(which, limit->bucket.depth.ns);
-		which = mix(which, limit->bucket.at_once.ns);
+		request_hash = mix(request_hash, limit->bucket.count);
+		request_hash = mix(request_hash, limit->bucket.depth.ns);
+		request_hash = mix(request_hash, limit->bucket.at_once.ns);
 	} else {
 		for (size_t i = 0; i < ALGO_OWN_WORDS; i++)
-			which = mix(which, limit->own[i]);
+			request_hash = mix(request_hash, limit->own[i]);
 	}
-	return (struct cache_name){key, which | 1};
+	return (struct cache_name){key, request_hash | 1};
 }
 
 /* Sets */
@@ -123,7 +128,7 @@ static uint64_t load_set_word(const _Atomic uint64_t *word)
 	return atomic_load_explicit((_Atomic uint64_t *)word, memory_order_acquire);
 }
 
-/* A release: a reader that sees the word also sees that the set is being written. */
+/* By a release, so that a reader that sees the word also sees that the set is being written. */
 static void store_set_word(_Atomic uint64_t *word, uint64_t value)
 {
 	atomic_store_explicit(word, value, memory_order_release);
@@ -153,8 +158,8 @@ static void end_writing(struct set *set)
 }
 
 /*
- * All loads are acquires, so that `sequence` is read last. If it has not changed, they saw one
- * entry.
+ * Copies the entry of that name. Returns false if there is none, or if a writer changed the set
+ * meanwhile: all loads are acquires, so `sequence` is read again last.
  */
 static bool read_entry(const struct set *set, const struct cache_name *name,
                        struct denial_cache_answer *answer)
@@ -180,7 +185,7 @@ static bool read_entry(const struct set *set, const struct cache_name *name,
 	return found;
 }
 
-/* The tokens of a bucket that will hold `cost` tokens in `left_ns`. */
+/* The tokens that a bucket has now if it will have `cost` tokens in `left_ns`. */
 static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t cost,
                                     uint64_t left_ns)
 {
@@ -196,7 +201,7 @@ bool denial_cache_find(const struct denial_cache *denials, const struct algo_lim
 	struct denial_cache_answer answer;
 	uint64_t left_ns;
 
-	if (!is_used(denials, name->key_hash) ||
+	if (!set_is_used(denials, name->key_hash) ||
 	    !read_entry(set_of(denials, name->key_hash), name, &answer) ||
 	    now_ns >= answer.valid_until_ns)
 		return false;
@@ -223,19 +228,19 @@ uint32_t denial_cache_invalidations(const struct denial_cache *denials, uint64_t
 	                            memory_order_acquire);
 }
 
-/* The entry for a request: its own, or the one that ends soonest. */
+/* The index of the entry to write for a request: its own, or the one that expires first. */
 static size_t entry_index_for(const struct set *set, const struct cache_name *name)
 {
-	size_t best = 0;
+	size_t soonest = 0;
 
 	for (size_t i = 0; i < WAYS; i++) {
 		if (entry_matches(set, i, name))
 			return i;
 		if (load_set_word(&set->entries[i].valid_until_ns) <
-		    load_set_word(&set->entries[best].valid_until_ns))
-			best = i;
+		    load_set_word(&set->entries[soonest].valid_until_ns))
+			soonest = i;
 	}
-	return best;
+	return soonest;
 }
 
 void denial_cache_store(struct denial_cache *denials, const struct cache_name *name, uint32_t count,
@@ -248,7 +253,7 @@ void denial_cache_store(struct denial_cache *denials, const struct cache_name *n
 		size_t i = entry_index_for(set, name);
 		struct entry *entry = &set->entries[i];
 
-		set_used(denials, name->key_hash, true);
+		mark_set_used(denials, name->key_hash, true);
 		store_set_word(&set->keys[i], name->key_hash);
 		store_set_word(&entry->request_hash, name->request_hash);
 		store_set_word(&entry->valid_until_ns, answer->valid_until_ns);
@@ -260,31 +265,35 @@ void denial_cache_store(struct denial_cache *denials, const struct cache_name *n
 	end_writing(set);
 }
 
+/* Removes all answers of the key from its set. */
 static void clear_key(struct denial_cache *denials, struct set *set, uint64_t key)
 {
-	uint64_t others = 0;
+	uint64_t other_keys = 0;
 
 	for (size_t i = 0; i < WAYS; i++) {
-		others |= load_set_word(&set->keys[i]) == key ? 0 : load_set_word(&set->keys[i]);
-		if (load_set_word(&set->keys[i]) != key)
+		uint64_t own = load_set_word(&set->keys[i]);
+
+		if (own != key) {
+			other_keys |= own;
 			continue;
+		}
 		store_set_word(&set->keys[i], 0);
 		store_set_word(&set->entries[i].valid_until_ns, 0);
 	}
-	if (others == 0)
-		set_used(denials, key, false);
+	if (other_keys == 0)
+		mark_set_used(denials, key, false);
 }
 
 void denial_cache_remove(struct denial_cache *denials, uint64_t key)
 {
 	struct set *set = set_of(denials, key);
-	bool has = false;
+	bool has_key = false;
 
-	if (!is_used(denials, key))
+	if (!set_is_used(denials, key))
 		return;
 	for (size_t i = 0; i < WAYS; i++)
-		has |= load_set_word(&set->keys[i]) == key;
-	if (!has)
+		has_key |= load_set_word(&set->keys[i]) == key;
+	if (!has_key)
 		return;
 	begin_writing(set);
 	clear_key(denials, set, key);
