@@ -57,7 +57,7 @@ struct chunk {
 	uint64_t offset_ns;      /* Redis's clock minus the local clock, modulo 2^64 */
 	struct algo_state state; /* the key's, as if nobody held units */
 	/* For a bucket: the state that would follow from the units not yet reported alone. */
-	struct algo_state unreported_state;
+	struct algo_state state_to_report;
 	struct settling *idle_operation; /* settles the chunk when it is idle; NULL while it does so */
 };
 
@@ -200,7 +200,7 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	chunk->free_units -= call->cost;
 	chunk->used_units += call->cost;
 	if (algo_has_step(limit, bucket_step))
-		algo_step(limit, call, &time, &chunk->unreported_state, &ignored);
+		algo_step(limit, call, &time, &chunk->state_to_report, &ignored);
 	return true;
 }
 
@@ -356,7 +356,7 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 	units->entry_id = chunk->entry_id;
 	units->settlement_number = ++chunk->newest_settlement;
 	units->used_units = chunk->used_units;
-	units->unreported_state = chunk->unreported_state;
+	units->state_to_report = chunk->state_to_report;
 	units->lifetime_ns = chunk_units_lifetime_ns(command->limit);
 	if (!returns_all && command->call.op != ALGO_RESET)
 		units->wanted_units =
@@ -411,7 +411,7 @@ static void apply_reply(struct chunk *chunk, const struct redis_command *command
 		chunk->reserved.ends_ns -= units->lifetime_ns / 16;
 	chunk->offset_ns = clock_ns - command->written_at_ns;
 	chunk->state = units->state;
-	chunk->unreported_state = (struct algo_state){0, 0};
+	chunk->state_to_report = (struct algo_state){0, 0};
 }
 
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,

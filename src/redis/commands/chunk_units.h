@@ -26,7 +26,7 @@ struct chunk_settlement {
 	uint64_t settlement_number; /* counts the settlements of the entry */
 	uint64_t used_units;        /* units that the server has granted from its chunks so far */
 	/* For a bucket: the state that would follow from the granted units not yet reported alone. */
-	struct algo_state unreported_state;
+	struct algo_state state_to_report;
 	uint64_t wanted_units; /* to be reserved from now on */
 	uint64_t lifetime_ns;  /* of the reservation; a window's lasts until the window ends */
 	bool may_have_chunks; /* there may be chunks, so the command needs a script that handles them */

@@ -250,7 +250,7 @@ static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis
 {
 	const struct bucket_params *params = &command->limit->bucket;
 	const struct chunk_settlement *units = &command->settlement;
-	struct bucket_time own = {units->unreported_state.until_ns, units->unreported_state.word};
+	struct bucket_time own = {units->state_to_report.until_ns, units->state_to_report.word};
 	uint64_t cost = command->call.cost;
 
 	add_chunk_operation(numbers, command,
