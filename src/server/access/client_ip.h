@@ -1,4 +1,4 @@
-/* client_ip.h: finds the address of the client behind proxies. */
+/* client_ip.h: finds the address of a client behind proxies, by X-Forwarded-For. */
 #ifndef SERVER_CLIENT_IP_H
 #define SERVER_CLIENT_IP_H
 

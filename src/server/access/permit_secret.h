@@ -1,5 +1,6 @@
 /*
- * permit_secret.h: shares the secret under which permits are written and read.
+ * permit_secret.h: shares between servers the secret that encrypts and signs permits, the texts by
+ * which clients refund or report their requests.
  *
  * Servers with one Redis share a secret there, in the key PREFIXsecret as 32 hexadecimal digits.
  * The first server makes it. Each server renews its lifetime, and stores it again if it is gone. So

@@ -1,8 +1,6 @@
 /*
- * work.h: defines works and clients. A work (struct work) is a request that is being processed; a
- * client is the server's part of a connection.
- *
- * This header has data alone, so that all rooms of the server can include it.
+ * work.h: defines the data of a request that is being processed (struct work, a *work*), and of a
+ * client: what the server knows of a connection. All folders of the server can include it.
  */
 #ifndef SERVER_WORK_H
 #define SERVER_WORK_H

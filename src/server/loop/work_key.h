@@ -1,6 +1,6 @@
 /*
- * work_key.h: compares the keys and the effect of works, so that their order can be kept
- * (key_order.h). A work is a request that is being processed.
+ * work_key.h: computes hashes by which two requests are compared: have they a key in common, and do
+ * they do the same? key_order.h needs that to let requests take effect in their order.
  */
 #ifndef SERVER_WORK_KEY_H
 #define SERVER_WORK_KEY_H

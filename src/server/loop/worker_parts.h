@@ -1,6 +1,6 @@
 /*
- * worker_parts.h: defines a worker and its intake. A worker is made of parts, so that a function
- * gets only the part that it needs.
+ * worker_parts.h: defines a worker, a thread with an event loop, and its intake, the requests that
+ * it has read and not decided yet. A worker is made of parts: a function gets only what it needs.
  */
 #ifndef SERVER_WORKER_PARTS_H
 #define SERVER_WORKER_PARTS_H

@@ -1,4 +1,4 @@
-/* worker_shared.h: defines the parts of the server that all workers share. */
+/* worker_shared.h: defines what all workers, the threads that serve requests, have in common. */
 #ifndef SERVER_WORKER_SHARED_H
 #define SERVER_WORKER_SHARED_H
 

@@ -1,6 +1,6 @@
 /*
- * adhoc_key.h: answers REQUEST_KEY: peeks at or resets a key of CL.THROTTLE and THROTTLE without
- * the parameters of its limit.
+ * adhoc_key.h: peeks at or resets a key of the commands CL.THROTTLE and THROTTLE, for a request
+ * that lacks the parameters of the key's limit (REQUEST_KEY).
  */
 #ifndef SERVER_ADHOC_KEY_H
 #define SERVER_ADHOC_KEY_H

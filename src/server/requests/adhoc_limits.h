@@ -1,5 +1,6 @@
 /*
- * adhoc_limits.h: makes the limits whose parameters come with requests, and caches them by these.
+ * adhoc_limits.h: makes limits of the parameters that come with a request, as with the command
+ * CL.THROTTLE, and caches them.
  *
  * Making one takes a greatest common divisor and wide divisions, and callers send the same few
  * again and again. Each worker has a cache of its own.

@@ -1,6 +1,6 @@
 /*
- * decider.h: defines the part of a worker that prepares and decides requests: the configuration,
- * the time, the memory, the sender and the counters.
+ * decider.h: defines the decider, the part of a worker that prepares and decides requests. It has
+ * all that they need: the configuration, the time, memory, the sender and counters.
  */
 #ifndef SERVER_DECIDER_H
 #define SERVER_DECIDER_H

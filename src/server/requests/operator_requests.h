@@ -1,6 +1,6 @@
 /*
- * operator_requests.h: handles requests of operators: to shed load, to force keys, to follow
- * events. See overrides.h and the table of handle.c.
+ * operator_requests.h: handles requests of operators: to deny a share of a limit's requests, to
+ * force the phase of a breaker's key (overrides.h), and to follow the server's events.
  */
 #ifndef SERVER_OPERATOR_REQUESTS_H
 #define SERVER_OPERATOR_REQUESTS_H

@@ -1,6 +1,6 @@
 /*
- * per_rule.h: handles Koala's requests that decide each rule by itself, as struct
- * engine_rule_operation describes, and its request for the health of stores.
+ * per_rule.h: handles requests in the manner of Koala's rule server, in which each rule is decided
+ * by itself (struct engine_rule_operation), and the question whether all stores are alive.
  */
 #ifndef SERVER_PER_RULE_H
 #define SERVER_PER_RULE_H

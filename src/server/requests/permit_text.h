@@ -1,6 +1,6 @@
 /*
- * permit_text.h: writes and reads a permit as an opaque text that clients can neither guess nor
- * change.
+ * permit_text.h: writes and reads a permit, by which a client later refunds or reports its request,
+ * as a text that clients can neither guess nor change.
  *
  *     base64url( tag 16 | words, 8 bytes each, encrypted )
  *     words: id, cost, then for each charge its limit, key, until;

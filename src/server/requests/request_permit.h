@@ -1,4 +1,7 @@
-/* request_permit.h: passes the permits of requests between their text and the engine. */
+/*
+ * request_permit.h: issues permits, texts by which clients refund or report their requests, and
+ * prepares the requests that have one.
+ */
 #ifndef SERVER_REQUEST_PERMIT_H
 #define SERVER_REQUEST_PERMIT_H
 

@@ -1,4 +1,4 @@
-/* run_plan.h: runs the plan of a request, and sets the request's error if the plan fails. */
+/* run_plan.h: runs the plan of a request, its steps at limits, and sets the error if it fails. */
 #ifndef SERVER_RUN_PLAN_H
 #define SERVER_RUN_PLAN_H
 

@@ -1,5 +1,6 @@
 /*
- * split_batch.h: runs batches with too much work for one iteration (struct batch, is_split).
+ * split_batch.h: keeps the replies and plans of a batch that takes several iterations of the loop,
+ * because its items are too much work for one (struct batch, is_split).
  *
  * A decided item keeps its plan only if its charges may be given back: it waits for its start, or
  * has a permit that no client knows. All other items stay decided whatever becomes of the client,

@@ -1,6 +1,6 @@
 /*
- * group_keys.h: stores the keys of one limit that a quorum group decides, as this server knows
- * them: the group's newest decision on each key, and the reports still to send.
+ * group_keys.h: stores what this server knows of the keys of a limit that several servers decide
+ * together (quorum_group.h): the newest decision on each key, and the reports still to send.
  *
  * It has only keys whose breaker trips or that the group names, at most GROUP_KEYS_MAX. One thread
  * at a time uses it.

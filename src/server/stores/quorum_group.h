@@ -1,5 +1,6 @@
 /*
- * quorum_group.h: decides limits together with other servers, through a remote store.
+ * quorum_group.h: decides limits together with other servers, the quorum group of a limit, through
+ * a remote store: a breaker opens when enough servers vote so.
  *
  * Workers collect notifications of their calls (quorum_groups_notify). The first worker sends them
  * to the store, and receives those of the other servers. It has one call at a time under way for

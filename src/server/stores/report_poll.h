@@ -1,6 +1,6 @@
 /*
- * report_poll.h: defines the state with which the first worker fetches reports of this server's
- * permits that other servers have received (reports.h).
+ * report_poll.h: defines what reports.c needs to fetch reports from a store: those on permits of
+ * this server that clients have sent to other servers.
  */
 #ifndef SERVER_REPORT_POLL_H
 #define SERVER_REPORT_POLL_H

@@ -1,6 +1,6 @@
 /*
- * reports.h: passes reports of permits between the servers of one Redis, when a client reports to
- * another server than the giver of its permit.
+ * reports.h: passes reports of permits between the servers of one Redis, when a client reports the
+ * end of its request to another server than the one that granted its permit, the giver.
  *
  * The server that receives such a report claims the permit at the store (engine/remote/collect.c),
  * counts the outcome, and sends the report to the giver by scripts/reports.lua. The giver's first

@@ -1,6 +1,6 @@
 /*
- * store_clients.h: opens and runs one worker's clients of the stores that complete steps later. The
- * worker's loop is their transport.
+ * store_clients.h: opens and runs one worker's clients of remote stores, such as Redis, which
+ * complete steps later. The worker's loop moves their bytes.
  *
  * The server's thread opens the clients, before the worker sees a configuration with their stores.
  * Everything else happens on the worker's thread.

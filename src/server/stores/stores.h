@@ -1,7 +1,7 @@
 /*
- * stores.h: opens the stores that complete steps later, each once.
+ * stores.h: opens the remote stores that configurations name, such as a Redis, each once.
  *
- * Configurations name stores. The server keeps each store to its end, because a worker may still
+ * The server keeps each store to its end, because a worker may still
  * use an old configuration. The same URL with another prefix or timeout is another store. Only the
  * server's thread changes this list; workers read the stores that existed when their store clients
  * were opened.

@@ -1,6 +1,6 @@
 /*
- * transport.h: moves the bytes of connections to Redis by the loop of a worker; an implementation
- * of redis/network/transport.h.
+ * transport.h: lets the event loop of a worker connect to Redis and carry the bytes; implements
+ * redis/network/transport.h.
  */
 #ifndef SERVER_TRANSPORT_H
 #define SERVER_TRANSPORT_H

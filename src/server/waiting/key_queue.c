@@ -1,10 +1,7 @@
 /*
  * key_queue.c: lets requests wait in the queue of a key until it has capacity again. The first of a
  * queue tries its plan again when the key's limit says so, when another thread wakes it, or, if the
- * key is at a store that sends no news of it, periodically.
- *
- * Queues are shared by the loops of all workers (wait/waitlist.h). `struct queue_entry` is a work's
- * position in one.
+ * key is at a store that sends no news of it, periodically. All workers share these queues.
  */
 #include "server/waiting/key_queue.h"
 
@@ -228,6 +225,7 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 	return u64_min(due_ns, queue->queue_end_ns);
 }
 
+/* The engine must know how long the work may still wait, and its position in the queue. */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;

@@ -1,5 +1,6 @@
 /*
- * key_queue.h: queues requests that wait for a key, and lets the first of each queue try again.
+ * key_queue.h: queues requests that wait until the limit of their key has capacity, and lets the
+ * first of each queue try again.
  *
  * A waiting work is suspended, because its plan points to memory that lives for one iteration. It
  * stands in the table's waitlist, which requests of all loops share. The first of a queue resumes

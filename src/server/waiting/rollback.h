@@ -1,4 +1,4 @@
-/* rollback.h: gives back the charges of requests whose answer no client will get. */
+/* rollback.h: refunds what requests have charged whose answer no client will get. */
 #ifndef SERVER_ROLLBACK_H
 #define SERVER_ROLLBACK_H
 
