@@ -1,3 +1,8 @@
+/*
+ * json_body.c: reads requests from JSON: one object, an array of objects (a batch), and the bodies
+ * of throttlecrab and Koala, two other rate limiters. The syntax of a body is checked as a whole
+ * before its members are read.
+ */
 #include "proto/json_body.h"
 
 #include <stdint.h>
@@ -8,25 +13,27 @@
 #include "base/text/json.h"
 #include "proto/adhoc_command.h"
 
-/* The first byte that is not UTF-8, or the end. */
+/* Returns the first byte that is not UTF-8, or the end. Goes through ASCII eight bytes at a time.
+ */
 static const char *utf8_end(struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data;
-	size_t left = text.len, n = 1;
+	size_t left = text.len, valid = 1;
 	uint64_t word;
 
-	for (; left > 0 && n > 0; p += n, left -= n) {
-		n = 0;
+	for (; left > 0 && valid > 0; p += valid, left -= valid) {
+		valid = 0;
 		if (left >= sizeof word) {
 			memcpy(&word, p, sizeof word);
-			n = word & UINT64_C(0x8080808080808080) ? 0 : sizeof word;
+			valid = word & UINT64_C(0x8080808080808080) ? 0 : sizeof word;
 		}
-		n = n ?: utf8_sequence(p, left);
+		valid = valid ?: utf8_sequence(p, left);
 	}
 	return (const char *)p;
 }
 
-static const char *name_of(char begin)
+/* For messages: the kind of a JSON value that begins with this character. */
+static const char *kind_of_value(char begin)
 {
 	return begin == '{'   ? "an object"
 	       : begin == '[' ? "an array"
@@ -37,9 +44,9 @@ static const char *name_of(char begin)
 	                      : "a number";
 }
 
-/* The syntax error in `body` is where *json has stopped. */
+/* Sets the error of a body that is not `wanted`; its syntax error is where *json has stopped. */
 static int refuse_syntax(struct fill *fill, struct slice body, const struct json *json,
-                         const char *what)
+                         const char *wanted)
 {
 	struct slice found = json_rest(json);
 	unsigned line, column;
@@ -53,28 +60,30 @@ static int refuse_syntax(struct fill *fill, struct slice body, const struct json
 	else
 		snprintf(quoted, sizeof quoted, "'%.*s'", FILL_QUOTE(found));
 	return error_set_at(&fill->error, WEIR_ESYNTAX, line, column,
-	                    "expected %s, line %u column %u: expected %s, found %s", what, line, column,
-	                    json->expected ?: "text in UTF-8", quoted);
+	                    "expected %s, line %u column %u: expected %s, found %s", wanted, line,
+	                    column, json->expected ?: "text in UTF-8", quoted);
 }
 
 /*
- * Checks the syntax of all of `body` and opens its object or array. Reading from *json on finds no
- * syntax errors.
+ * Checks the syntax of all of `body`, and opens its object ('{') or array ('[') in *json, so that
+ * later reading finds no syntax errors. Returns 0, or ESYNTAX.
  */
 static int check_and_open(struct fill *fill, struct slice body, char open, struct json *json)
 {
-	const char *what = open == '{' ? "a JSON object" : "a JSON array";
+	const char *wanted = open == '{' ? "a JSON object" : "a JSON array";
 	struct json all = json_of(body);
-	const char *bad = utf8_end(json_rest(&all));
-	char found = json_peek(&all);
+	const char *valid_end = utf8_end(json_rest(&all));
+	char begin = json_peek(&all);
+	bool has_bad_byte = valid_end < all.end;
 
 	*json = all;
-	if (bad < all.end)
-		all.at = bad;
-	if (bad < all.end || !json_skip(&all) || !json_end(&all))
-		return refuse_syntax(fill, body, &all, what);
+	if (has_bad_byte)
+		all.at = valid_end;
+	if (has_bad_byte || !json_skip(&all) || !json_end(&all))
+		return refuse_syntax(fill, body, &all, wanted);
 	if (!json_open(json, open))
-		return error_set(&fill->error, WEIR_ESYNTAX, "expected %s, found %s", what, name_of(found));
+		return error_set(&fill->error, WEIR_ESYNTAX, "expected %s, found %s", wanted,
+		                 kind_of_value(begin));
 	json->member_count = all.member_count;
 	return 0;
 }
@@ -100,13 +109,15 @@ static int read_scalar(struct fill *fill, struct json *json, struct slice name, 
 	if (begin == '{' || begin == '[' || begin == 'n')
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected '%.*s' to be a string, a number, true or false, found %s",
-		                 FILL_QUOTE(name), name_of(begin));
-	return (begin == '"' ? json_text(json, &text) : json_word(json, &text))
-	           ? copy_json_text(fill, text, out)
-	           : WEIR_ESYNTAX;
+		                 FILL_QUOTE(name), kind_of_value(begin));
+	if (!(begin == '"' ? json_text(json, &text) : json_word(json, &text)))
+		return WEIR_ESYNTAX;
+	return copy_json_text(fill, text, out);
 }
 
-/* Reads the name of the next member. Returns false at the end, or if there is no memory (*status).
+/*
+ * Reads the name of the object's next member. Returns false at the end, and when *status is or
+ * becomes an error.
  */
 static bool next_name(struct fill *fill, struct json *json, struct slice *name, int *status)
 {
@@ -117,9 +128,10 @@ static bool next_name(struct fill *fill, struct json *json, struct slice *name, 
 	return *status == 0;
 }
 
+/* Reads the object of attributes. It is skipped first in a copy of *json, to count its members. */
 static int read_attributes(struct fill *fill, struct json *json)
 {
-	struct json all = *json;
+	struct json counting = *json;
 	struct slice name, text;
 	int status;
 
@@ -127,8 +139,8 @@ static int read_attributes(struct fill *fill, struct json *json)
 		return error_set(&fill->error, WEIR_EINVAL, "expected attributes to be an object");
 	if (fill->attributes)
 		return error_set(&fill->error, WEIR_EINVAL, "expected attributes once, found them again");
-	json_skip(&all);
-	status = fill_reserve_attributes(fill, all.member_count);
+	json_skip(&counting);
+	status = fill_reserve_attributes(fill, counting.member_count);
 	while (next_name(fill, json, &name, &status)) {
 		status = read_scalar(fill, json, name, &text);
 		if (status == 0)
@@ -137,8 +149,11 @@ static int read_attributes(struct fill *fill, struct json *json)
 	return status;
 }
 
-/* Reads the members of an open object. With `skip_op`, "op" was read before and is skipped. */
-static int read_fields(struct fill *fill, struct json *json, bool skip_op)
+/* An item of a batch has its operation in "op", which is read before the other members. */
+enum op_member { REFUSE_OP, SKIP_OP };
+
+/* Reads the members of an open object as the fields of a request. */
+static int read_fields(struct fill *fill, struct json *json, enum op_member op_member)
 {
 	struct slice name, text;
 	int status = 0;
@@ -148,7 +163,7 @@ static int read_fields(struct fill *fill, struct json *json, bool skip_op)
 
 		if (slice_equal(name, SLICE("attributes"))) {
 			status = read_attributes(fill, json);
-		} else if (skip_op && slice_equal(name, SLICE("op"))) {
+		} else if (op_member == SKIP_OP && slice_equal(name, SLICE("op"))) {
 			json_skip(json);
 		} else {
 			status = read_scalar(fill, json, name, &text);
@@ -164,7 +179,7 @@ int json_body_read(struct fill *fill, struct slice body)
 	struct json json;
 	int status = check_and_open(fill, body, '{', &json);
 
-	return status == 0 ? read_fields(fill, &json, false) : status;
+	return status == 0 ? read_fields(fill, &json, REFUSE_OP) : status;
 }
 
 /* Bytes of the longest name that is compared, count_per_period, if each character is an escape. */
@@ -185,12 +200,12 @@ static struct slice without_escapes(const struct json *json, struct slice text,
 }
 
 /*
- * Finds the members of an open object that have a name. Returns how many there are; *value is where
- * the value of the first begins.
+ * Finds the members of an open object whose name is `equal` to the wanted one. Returns how many
+ * there are; *value is where the value of the first begins.
  */
-static size_t find_member(struct json object, const char *wanted, bool any_case, struct json *value)
+static size_t find_member(struct json object, const char *wanted,
+                          bool (*equal)(struct slice, struct slice), struct json *value)
 {
-	bool (*equal)(struct slice, struct slice) = any_case ? slice_equal_nocase : slice_equal;
 	char space[WORD_MAX];
 	struct slice name;
 	size_t n = 0;
@@ -214,32 +229,36 @@ static bool is_whole_number(struct json value)
 	       !memchr(word.data, 'E', word.len);
 }
 
+/* Reads throttlecrab's key and parameters. ENOTFOUND stands for a field that it would not accept.
+ */
 int json_body_read_throttle(struct fill *fill, struct slice body)
 {
 	static const char *const names[] = {"key", "max_burst", "count_per_period", "period",
 	                                    "quantity"};
-	enum { FIELDS = sizeof names / sizeof *names };
+	enum { KEY = 0, QUANTITY = 4, FIELDS };
 	struct slice texts[FIELDS];
 	struct json object, value;
 	size_t n = 0;
 	int status = check_and_open(fill, body, '{', &object);
+	bool is_other_json = status != 0 && fill->error.line == 0; /* no syntax error, but no object */
 
-	if (status != 0 && fill->error.line == 0) /* JSON, but no object */
+	if (is_other_json)
 		return fill->error.status = WEIR_ENOTFOUND;
 	for (; status == 0 && n < FIELDS; n++) {
-		bool is_key = n == 0;
-		size_t times = find_member(object, names[n], false, &value);
+		size_t times = find_member(object, names[n], slice_equal, &value);
+		bool is_absent = times == 0 || (times == 1 && json_peek(&value) == 'n');
 
-		if (n == FIELDS - 1 && (times == 0 || (times == 1 && json_peek(&value) == 'n')))
+		if (n == QUANTITY && is_absent)
 			break;
-		if (times == 1 && (is_key ? json_peek(&value) == '"' : is_whole_number(value)))
+		if (times == 1 && (n == KEY ? json_peek(&value) == '"' : is_whole_number(value)))
 			status = read_scalar(fill, &value, slice_of(names[n]), &texts[n]);
 		else
 			status = error_set(&fill->error, WEIR_ENOTFOUND, "expected %s, %s%s", names[n],
-			                   is_key ? "a string" : "a whole number", times > 1 ? ", once" : "");
+			                   n == KEY ? "a string" : "a whole number", times > 1 ? ", once" : "");
 	}
-	return status == 0 ? adhoc_read(fill, texts[0], texts + 1, n - 1, THROTTLECRAB_MIN_BURST)
-	                   : status;
+	if (status != 0)
+		return status;
+	return adhoc_read(fill, texts[KEY], texts + 1, n - 1, THROTTLECRAB_MIN_BURST);
 }
 
 /* Reads the operation of an item; the default is acquire. */
@@ -259,7 +278,7 @@ static int read_op(struct fill *fill, struct json item)
 	struct json value;
 	size_t n;
 
-	n = find_member(item, "op", false, &value);
+	n = find_member(item, "op", slice_equal, &value);
 	if (n == 0)
 		return 0;
 	if (n > 1)
@@ -275,25 +294,26 @@ static int read_op(struct fill *fill, struct json item)
 	return error_set(&fill->error, WEIR_EINVAL, "expected op to be acquire, peek, refund or reset");
 }
 
-/* How the items of an array are read. */
-struct items {
-	int (*read)(const struct items *items, struct fill *item, struct json *json);
-	int (*read_arg)(struct fill *item, struct slice arg);
+/* The functions that read an item of a batch, and make it one that is answered with its error. */
+struct item_reader {
+	int (*read)(const struct item_reader *reader, struct fill *item, struct json *json);
+	int (*read_arg)(struct fill *item, struct slice arg); /* Koala's: reads the item's "Arg" */
 	void (*refuse)(struct fill *item);
 };
 
-static int read_batch_item(const struct items *items, struct fill *fill, struct json *item)
+static int read_batch_item(const struct item_reader *reader, struct fill *fill, struct json *item)
 {
 	int status;
 
-	(void)items;
+	(void)reader;
 	if (!json_open(item, '{'))
 		return error_set(&fill->error, WEIR_EINVAL, "expected a JSON object in the batch");
 	status = read_op(fill, *item);
-	return status == 0 ? read_fields(fill, item, true) : status;
+	return status == 0 ? read_fields(fill, item, SKIP_OP) : status;
 }
 
-static int read_items(struct fill *fill, struct slice body, const struct items *how)
+/* Makes the request a batch of the array's items. Returns 0, or the status of the whole array. */
+static int read_items(struct fill *fill, struct slice body, const struct item_reader *reader)
 {
 	struct json json;
 	int status = check_and_open(fill, body, '[', &json);
@@ -315,8 +335,8 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 		fill_begin(&item, &items[i], fill->bounds, fill->arena);
 		items[i].cost = 1;
 		items[i].class = REQUEST_ASK;
-		if (how->read(how, &item, &value) != 0)
-			how->refuse(&item);
+		if (reader->read(reader, &item, &value) != 0)
+			reader->refuse(&item);
 		json_skip(&json);
 	}
 	fill->request->items = items;
@@ -326,40 +346,41 @@ static int read_items(struct fill *fill, struct slice body, const struct items *
 
 int json_body_read_items(struct fill *fill, struct slice body, void (*refuse)(struct fill *item))
 {
-	return read_items(fill, body, &(struct items){.read = read_batch_item, .refuse = refuse});
+	return read_items(fill, body, &(struct item_reader){.read = read_batch_item, .refuse = refuse});
 }
 
-/* Reads "Id" and "Arg" in any case, as Koala does. */
-static int read_args_item(const struct items *items, struct fill *fill, struct json *item)
+/* Reads "Id", which may be absent, and "Arg", both in any case, as Koala does. */
+static int read_args_item(const struct item_reader *reader, struct fill *fill, struct json *item)
 {
-	struct json id, text;
+	struct json value;
 	struct slice arg;
-	int status;
+	int status = 0;
 
 	json_open(item, '{');
-	status = find_member(*item, "Id", true, &id)
-	             ? read_scalar(fill, &id, SLICE("Id"), &fill->request->name)
-	             : 0;
-	if (status == 0)
-		status = find_member(*item, "Arg", true, &text)
-		             ? read_scalar(fill, &text, SLICE("Arg"), &arg)
-		             : error_set(&fill->error, WEIR_EINVAL,
-		                         "expected an object with Id and Arg, found no Arg");
-	return status == 0 ? items->read_arg(fill, arg) : status;
+	if (find_member(*item, "Id", slice_equal_nocase, &value))
+		status = read_scalar(fill, &value, SLICE("Id"), &fill->request->name);
+	if (status != 0)
+		return status;
+	if (!find_member(*item, "Arg", slice_equal_nocase, &value))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected an object with Id and Arg, found no Arg");
+	status = read_scalar(fill, &value, SLICE("Arg"), &arg);
+	return status == 0 ? reader->read_arg(fill, arg) : status;
 }
 
 /* Replaces bytes that are not UTF-8 by U+FFFD, as Koala does, so that the array can be read. */
 static int replace_invalid_utf8(struct fill *fill, struct slice *text)
 {
-	static const struct slice unknown = SLICE("\xef\xbf\xbd");
-	char *copy = arena_alloc(fill->arena, unknown.len * text->len), *end = copy;
+	static const struct slice replacement = SLICE("\xef\xbf\xbd");
+	char *copy = arena_alloc(fill->arena, replacement.len * text->len), *end = copy;
 
 	if (!copy)
 		return error_set(&fill->error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0, n; i < text->len; i += n ? n : 1) {
-		n = utf8_sequence((const unsigned char *)text->data + i, text->len - i);
-		memcpy(end, n ? text->data + i : unknown.data, n ? n : unknown.len);
-		end += n ? n : unknown.len;
+	for (size_t i = 0, valid; i < text->len; i += valid ? valid : 1) {
+		const char *at = text->data + i;
+
+		valid = utf8_sequence((const unsigned char *)at, text->len - i);
+		end = valid ? mempcpy(end, at, valid) : mempcpy(end, replacement.data, replacement.len);
 	}
 	*text = (struct slice){copy, (size_t)(end - copy)};
 	return 0;
@@ -369,8 +390,8 @@ int json_body_read_args(struct fill *fill, struct slice array,
                         int (*read)(struct fill *item, struct slice arg),
                         void (*refuse)(struct fill *item))
 {
-	return replace_invalid_utf8(fill, &array)
-	           ?: read_items(
-	                  fill, array,
-	                  &(struct items){.read = read_args_item, .read_arg = read, .refuse = refuse});
+	const struct item_reader reader = {read_args_item, read, refuse};
+	int status = replace_invalid_utf8(fill, &array);
+
+	return status == 0 ? read_items(fill, array, &reader) : status;
 }

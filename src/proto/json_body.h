@@ -1,4 +1,4 @@
-/* json_body.h: reads requests from JSON bodies. */
+/* json_body.h: reads requests from JSON: bodies of HTTP, and an array of items in a parameter. */
 #ifndef PROTO_JSON_BODY_H
 #define PROTO_JSON_BODY_H
 

@@ -3,9 +3,8 @@
  *
  * A paced limit (one that spaces requests evenly) assigns each request its start at once, so the
  * thread only sleeps until then. For all other limits the thread joins the queue of the key that
- * denies it, and tries again when it is the first there and the time has come that the denial
- * named; if another key denies it then, it joins the queue of that key. Times are of the monotonic
- * clock.
+ * denies it. When it is the first there, it tries again at the time that the denial named. If
+ * another key denies it then, it joins the queue of that key. Times are of the monotonic clock.
  */
 #include "wait/sleep.h"
 

@@ -1,5 +1,6 @@
 /*
- * http2_memory.c: allocates from lists of freed pieces, one list for each size.
+ * http2_memory.c: allocates memory for the library nghttp2 from lists of freed pieces, one list for
+ * each size.
  *
  * Many open streams free more pieces than malloc caches, and malloc then merges and splits them
  * again.
@@ -41,6 +42,8 @@ static void *memory_of(struct piece *piece)
 	return piece ? piece + 1 : NULL;
 }
 
+/* A size is counted in steps; pieces of more than SIZES steps come from malloc and go back to it.
+ */
 static void *allocate_piece(size_t size, void *context)
 {
 	size_t steps = (size + STEP_BYTES - 1) / STEP_BYTES;
@@ -87,7 +90,7 @@ static void *allocate_zeroed(size_t count, size_t size, void *context)
 	return memory ? memset(memory, 0, count * size) : NULL;
 }
 
-static void *resize(void *memory, size_t size, void *context)
+static void *resize_piece(void *memory, size_t size, void *context)
 {
 	struct piece *piece = memory ? (struct piece *)memory - 1 : NULL;
 	void *larger;
@@ -109,7 +112,8 @@ static void *resize(void *memory, size_t size, void *context)
 
 nghttp2_mem *http2_memory(void)
 {
-	static nghttp2_mem memory = {NULL, allocate_piece, release_piece, allocate_zeroed, resize};
+	static nghttp2_mem memory = {NULL, allocate_piece, release_piece, allocate_zeroed,
+	                             resize_piece};
 
 	return &memory;
 }

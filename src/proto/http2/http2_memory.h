@@ -1,4 +1,4 @@
-/* http2_memory.h: an allocator for nghttp2, which allocates about twenty pieces for each request.
+/* http2_memory.h: allocates memory for nghttp2, which needs about twenty pieces for each request.
  */
 #ifndef PROTO_HTTP2_MEMORY_H
 #define PROTO_HTTP2_MEMORY_H

@@ -1,3 +1,7 @@
+/*
+ * http2_message.c: gathers the header and body of a request of HTTP/2 as they arrive, and makes a
+ * request for the server of them, with the same functions as for HTTP/1.
+ */
 #include "proto/http2/http2_message.h"
 
 #include "base/error.h"
@@ -6,12 +10,13 @@
 /* A buffer of up to this many bytes is reused for the connection's next header. */
 #define RETAINED_MAX 1024
 
-void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what)
+/* Sets the error with which the request is answered; the first one counts. */
+void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *text)
 {
 	if (message->error != HTTP1_MESSAGE)
 		return;
 	message->error = error;
-	message->what = what;
+	message->error_text = text;
 }
 
 static void empty_buffer(struct buffer *buffer)
@@ -26,8 +31,8 @@ void http2_message_clear(struct http2_message *message)
 {
 	message->method = message->target = (struct http_span){0, 0};
 	message->error = HTTP1_MESSAGE;
-	message->what = NULL;
-	message->bytes = 0;
+	message->error_text = NULL;
+	message->header_bytes = 0;
 	empty_buffer(&message->header);
 	http_fields_clear(&message->fields);
 }
@@ -73,16 +78,18 @@ static void add_pseudo(struct http2_message *message, char initial, struct slice
 		add_host(message, value);
 }
 
+/* Adds a field of the header, or one of the pseudo-headers, which HTTP/1 has in its request line.
+ */
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value)
 {
-	if (name.len < 2 || name.data[0] != ':') {
-		if (slice_equal(name, SLICE("host")))
-			add_host(message, value);
-		else
-			http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
-	} else {
+	bool is_pseudo = name.len >= 2 && name.data[0] == ':';
+
+	if (is_pseudo)
 		add_pseudo(message, name.data[1], value);
-	}
+	else if (slice_equal(name, SLICE("host")))
+		add_host(message, value);
+	else
+		http_fields_add(&message->fields, name, http_header_add(&message->header, name, value));
 	if (message->fields.too_many)
 		http2_message_refuse(message, HTTP1_HEADER_LONG, NULL);
 }
@@ -110,6 +117,7 @@ static struct slice value_at(const char *header, struct http_span span)
 	return (struct slice){header + span.at, span.len};
 }
 
+/* Fills in the request, from a copy of the message: the stream may end before the answer. */
 void http2_message_read(const struct http2_message *message, const struct codec_bounds *bounds,
                         struct arena *arena, struct request *request)
 {
@@ -123,7 +131,7 @@ void http2_message_read(const struct http2_message *message, const struct codec_
 		error_set(&http.fill.error, WEIR_ENOMEM, "out of memory");
 		http_refuse_as(&http.fill, HTTP_ERROR_MEMORY);
 	} else if (message->error != HTTP1_MESSAGE) {
-		http_refuse_framing(&http.fill, message->error, message->what, header->len);
+		http_refuse_framing(&http.fill, message->error, message->error_text, header->len);
 	} else {
 		http.fields = &message->fields;
 		http.head_start = memcpy(copy, header->data, header->len);

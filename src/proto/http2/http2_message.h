@@ -12,12 +12,12 @@
 /* Zeroed except for `error`: nothing has arrived. */
 struct http2_message {
 	enum http1_result error; /* HTTP1_MESSAGE: no error */
-	const char *what;        /* the message of HTTP1_BAD */
+	const char *error_text;  /* of HTTP1_BAD */
 	struct buffer header;    /* see http_header_add */
 	struct buffer body;
 	struct http_span method, target; /* in `header` */
 	struct http_fields fields;       /* of `header` */
-	size_t bytes;                    /* of the header, as HTTP/1 would send it */
+	size_t header_bytes;             /* as HTTP/1 would send them */
 };
 
 /** Empties the message for the next request; keeps its memory if that is small. */
@@ -31,7 +31,7 @@ void http2_message_add(struct http2_message *message, struct slice name, struct 
 /** Whether the client waits for 100 Continue before it sends the body. The header is complete. */
 bool http2_message_awaits_continue(const struct http2_message *message);
 /** Sets the error to answer with, unless there is one. */
-void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *what);
+void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *text);
 /** Fills in the request from a copy in the arena, since the stream may end before the answer. */
 void http2_message_read(const struct http2_message *message, const struct codec_bounds *bounds,
                         struct arena *arena, struct request *request);

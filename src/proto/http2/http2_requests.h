@@ -12,9 +12,10 @@
 
 /* Zeroed is empty. */
 struct http2_requests {
-	int32_t *streams; /* by number, from 1; in a free entry the next free number, or 0 */
+	/* By number, from 1. An entry of the free or the cancelled list has the next number, or 0. */
+	int32_t *stream_ids;
 	unsigned capacity;
-	unsigned free, cancelled; /* the first numbers of these lists, or 0 */
+	unsigned first_free, first_cancelled; /* numbers, or 0 */
 };
 
 /** Returns the number of a new request; 0 if there is no memory, or no number. */

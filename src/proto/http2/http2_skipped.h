@@ -12,7 +12,7 @@
 /* Zeroed: no stream yet. */
 struct http2_skipped {
 	int32_t newest;
-	int32_t before, behind; /* the streams between them were skipped last */
+	int32_t gap_after, gap_before; /* the streams between these two were skipped last */
 };
 
 /**

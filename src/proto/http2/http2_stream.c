@@ -1,32 +1,33 @@
-/* http2_stream.c: frees the memory of streams, resets them, and gets frames from nghttp2. */
+/* http2_stream.c: frees the memory of an HTTP/2 connection's streams, resets streams, and gets the
+ * frames to send from nghttp2. */
 #include <stdlib.h>
 
 #include "proto/http2/http2_internal.h"
 
-void http2_drop_input(struct http2 *http2, struct http2_stream *stream)
+void http2_free_request(struct http2 *http2, struct http2_stream *stream)
 {
-	if (!stream->message)
+	if (!stream->own_message)
 		return;
-	http2->input -= stream->counted;
-	http2_count(http2, -(ptrdiff_t)stream->counted);
-	stream->counted = 0;
-	http2_message_free(stream->message);
-	free(stream->message);
-	stream->message = NULL;
+	http2->input_bytes -= stream->counted_bytes;
+	http2_count_session_bytes(http2, -(ptrdiff_t)stream->counted_bytes);
+	stream->counted_bytes = 0;
+	http2_message_free(stream->own_message);
+	free(stream->own_message);
+	stream->own_message = NULL;
 }
 
-void http2_drop_unsent(struct http2 *http2, struct http2_stream *stream)
+void http2_free_unsent(struct http2 *http2, struct http2_stream *stream)
 {
-	if (stream->copy) {
-		http2->unsent -= stream->unsent.len;
-		http2_count(http2, -(ptrdiff_t)stream->unsent.len);
+	if (stream->unsent_copy) {
+		http2->unsent_bytes -= stream->unsent.len;
+		http2_count_session_bytes(http2, -(ptrdiff_t)stream->unsent.len);
 	}
-	free(stream->copy);
-	stream->copy = NULL;
+	free(stream->unsent_copy);
+	stream->unsent_copy = NULL;
 	stream->unsent = (struct slice){NULL, 0};
 }
 
-void http2_reset(struct http2 *http2, int32_t id, uint32_t code)
+void http2_reset_stream(struct http2 *http2, int32_t id, uint32_t code)
 {
 	if (nghttp2_submit_rst_stream(http2->session, NGHTTP2_FLAG_NONE, id, code) != 0)
 		http2->has_failed = true;

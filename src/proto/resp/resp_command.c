@@ -149,9 +149,9 @@ static void write_ok(const struct reply *reply, struct buffer *out)
 }
 
 /*
- * In order of frequency, because the search is linear. Macros make entries that have members in
- * common: DECIDE for decisions about a limit, KEY and KEYS for keys of CL.THROTTLE, RUN for
- * commands that the codec answers, EXECUTE for those that take effect when they are read.
+ * In order of frequency, because the search is linear. DECIDE makes the entry of a command that the
+ * server decides, KEY and KEYS that of one about keys of CL.THROTTLE. The codec answers the
+ * commands of RUN, and executes those of EXECUTE when they are read.
  */
 static const struct resp_spec specs[] = {
 #define DECIDE(name_, class_, min_, max_, key_, kind_, op_, fill_, write_)                         \
