@@ -93,6 +93,7 @@ void permissions_log_foreign(struct decider *decider, const struct work *work)
 	                "closed: received HTTP, perhaps from a page in a browser");
 }
 
+/* There are more than max_connections: serves operators, and closes after the first request. */
 void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)
 {
 	/* requests that come before a client's first real one */

@@ -29,7 +29,7 @@ static bool same_params(const struct request_adhoc *a, const struct request_adho
 	return a->burst == b->burst && a->count == b->count && a->period_s == b->period_s;
 }
 
-/* A limit whose slot another limit has lives in `arena`, and is made again with each request. */
+/* If other parameters have the slot, the limit is made in `arena`, for this request alone. */
 int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct arena *arena,
                 struct weir_limit **out, struct weir_error *error)
 {
@@ -55,7 +55,7 @@ int adhoc_limit(struct adhoc *adhoc, const struct request_adhoc *params, struct 
 	return status;
 }
 
-/* Limits that share a slot take turns to have it: the next intake begins with an empty cache. */
+/* If two limits share a slot, empties the cache, so that the other one may get the slot next. */
 void adhoc_release_limits(struct adhoc *adhoc)
 {
 	for (size_t i = 0; adhoc->has_collisions && i < ADHOC_SLOTS; i++)

@@ -209,7 +209,8 @@ static void finish_rules(struct decider *decider, struct work *work, struct repl
 
 	finish_decision(decider, work, reply);
 	if (is_decided(work, reply) && algo_op_consumes(work->plan.op) && !d->limit)
-		decisions_count(decider, decider->config->no_limit_counters_index, shadow, d->allowed, d->reason);
+		decisions_count(decider, decider->config->no_limit_counters_index, shadow, d->allowed,
+		                d->reason);
 }
 
 static void finish_browse(struct decider *decider, struct work *work, struct reply *reply)
@@ -515,6 +516,7 @@ bool handle_may_wait(const struct work *work)
 	return engine_may_wait(&work->plan);
 }
 
+/* A cell is the memory of a key in the table. Plans at remote stores have none. */
 void handle_prefetch_cells(const struct weir_table *table, const struct work *works, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {

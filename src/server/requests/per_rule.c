@@ -63,12 +63,14 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 void per_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
+	bool store_has_failed;
 
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_decide))
 		return;
 	reply->used = d->limit ? d->quota - d->remaining : 0;
-	/* A request that passes because its store failed has no quota left. */
-	if (d->limit && (d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0)))
+	/* a decision without a store is to deny for that reason, or to allow with nothing remaining */
+	store_has_failed = d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0);
+	if (d->limit && store_has_failed)
 		work_set_status(work, WEIR_ESTORE);
 }
 

@@ -106,6 +106,7 @@ static int open_server(struct server *server, struct weir_error *error)
 	return status;
 }
 
+/* Closes the workers first: they use the other parts. */
 static void close_server(struct server *server)
 {
 	events_wake(server->shared.events, NULL, NULL);

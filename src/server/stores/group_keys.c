@@ -47,7 +47,7 @@ struct group_key *group_keys_pop(struct group_keys *keys)
 	return list_of(list_pop(&keys->queue), struct group_key, queue_node);
 }
 
-/* A partial pass begins where the last one ended. */
+/* A partial pass visits a part of the map's slots, from where the last one ended. */
 void group_keys_expire(struct group_keys *keys, bool visits_all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context)
 {

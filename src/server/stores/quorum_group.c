@@ -100,7 +100,7 @@ static int draw_id(struct quorum_groups *groups)
 		return WEIR_OK;
 	if (os_random(&id, sizeof id) != 0)
 		return WEIR_EIO;
-	snprintf(groups->id, sizeof groups->id, EXCHANGE_ID_MARK "%015llx",
+	snprintf(groups->id, sizeof groups->id, EXCHANGE_ID_MARK "%015llx", /* 60 of the bits */
 	         (unsigned long long)id >> 4);
 	return WEIR_OK;
 }

@@ -269,6 +269,7 @@ static void answer_with_intake(struct waiting *waiting, struct suspended *suspen
 	pending_free(&suspended->unanswered);
 }
 
+/* If the work waits for nothing after all, it is answered like the other works of the intake. */
 void deferred_suspend_and_run(struct waiting *waiting, struct work *work)
 {
 	struct suspended *suspended = suspend_work(waiting, work, &waits_at_store, &owner_with_plan);

@@ -42,6 +42,7 @@ static bool has_many_keys(const struct work_order *order)
 	return order->key_count > ORDER_KEYS;
 }
 
+/* A work with more keys than are listed counts as having all keys. */
 static bool share_key(const struct work_order *a, const struct work_order *b)
 {
 	if (has_many_keys(a) || has_many_keys(b))

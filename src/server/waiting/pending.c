@@ -276,22 +276,17 @@ static bool render_into_output(struct pending *pending, struct unanswered *unans
 void pending_answer_suspended(struct pending *pending, struct unanswered *unanswered,
                               struct work *work, struct reply *reply)
 {
+	bool is_next = reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
+	               !conn_answers_in_any_order(unanswered->conn);
+
 	count_request(pending, work);
-	if (reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
-	    !conn_answers_in_any_order(unanswered->conn)) {
-		if (!render_into_output(pending, unanswered, work, reply)) {
-			fail_unanswered(pending, unanswered, work);
-			return;
-		}
-		mark_done(pending, unanswered);
-		write_finished(unanswered);
-		return;
-	}
-	if (!render_answer(pending, unanswered, work, reply)) {
+	if (is_next ? !render_into_output(pending, unanswered, work, reply)
+	            : !render_answer(pending, unanswered, work, reply)) {
 		fail_unanswered(pending, unanswered, work);
 		return;
 	}
-	set_charged_bytes(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
+	if (!is_next)
+		set_charged_bytes(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
 	if (reply->wait_ns > 0) {
 		unanswered->kind = &waits_for_start;
 		pending_reschedule(pending, unanswered, start_of_work_ns(pending, reply));
