@@ -30,32 +30,34 @@
 /* The leases held. */
 struct leases_use {
 	uint64_t held;
-	uint64_t first_ns; /* how far ahead the first one ends; UINT64_MAX without leases */
-	uint64_t last_ns;
-	bool far; /* some end further ahead than leases last: the clock was set back */
+	uint64_t first_end_in_ns; /* until the first one ends; UINT64_MAX without leases */
+	uint64_t last_end_in_ns;
+	bool has_too_far; /* some end further ahead than leases last: the clock was set back */
 };
+
+#define LEASES_USE_NONE ((struct leases_use){.first_end_in_ns = UINT64_MAX})
 
 /* Chooses leases. */
 struct leases_match {
-	uint64_t until_ns; /* when they end; 0 for any time */
-	uint32_t word;     /* leases_word's */
-	bool any_word;
+	uint64_t until_ns;    /* when they end; 0 for any time */
+	uint32_t permit_word; /* leases_word's */
+	bool is_any_permit;
 };
 
 /** A lease that begins at `now_ns`. */
-struct cell leases_make(const struct algo_limit *limit, const struct algo_call *call,
-                        uint64_t now_ns, uint32_t tag);
+struct cell leases_make_cell(const struct algo_limit *limit, const struct algo_call *call,
+                             uint64_t now_ns, uint32_t tag);
 
-static inline bool leases_is_held(struct cell place, uint32_t tag, uint64_t now_ns)
+static inline bool leases_is_held(struct cell entry, uint32_t tag, uint64_t now_ns)
 {
-	return cell_tag(place) == tag && cell_is_pinned(place) && cell_ahead_ns(place, now_ns) > 0;
+	return cell_tag(entry) == tag && cell_is_pinned(entry) && cell_ahead_ns(entry, now_ns) > 0;
 }
 
 /** How many entries of the record may have a lease: none without a header. */
 unsigned leases_span(struct cell header, const struct record *record);
 
 /**
- * Adds the record's leases to `use`, which begins as {.first_ns = UINT64_MAX}. A lease that is
+ * Adds the record's leases to `use`, which begins as LEASES_USE_NONE. A lease that is
  * being acquired or released meanwhile may or may not be in the sum.
  */
 void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
@@ -66,24 +68,25 @@ bool leases_header_fits(const struct algo_limit *limit, struct cell header, uint
                         uint64_t until_ns);
 
 /** A header that fits for leases that begin now, and for an eighth of their time longer. */
-struct cell leases_raise_header(const struct algo_limit *limit, struct cell header, uint32_t tag,
-                                uint64_t now_ns);
+struct cell leases_make_header(const struct algo_limit *limit, struct cell header, uint32_t tag,
+                               uint64_t now_ns);
 
 /**
  * Stores `lease` in up to `n` free entries. Returns how many. All threads see these before the
  * caller reads on.
  */
 uint64_t leases_acquire(const struct algo_limit *limit, const struct record_state *state,
-                        struct cell place, uint64_t n, uint64_t now_ns);
+                        struct cell lease, uint64_t n, uint64_t now_ns);
 
 /* A release: which leases, and how many are released so far. */
 struct leases_release {
 	struct leases_match match;
-	uint64_t n;             /* releases at most so many */
-	struct newest *newest;  /* unless NULL, only matching leases that it includes */
-	bool clears_permits;    /* the other matching leases lose their permit */
-	bool alone;             /* the limit has no keys, so the header is never closing */
-	uint64_t now_ns, freed; /* released so far */
+	uint64_t count_max;        /* releases at most so many */
+	struct newest *newest;     /* unless NULL, only matching leases that it includes */
+	bool clears_other_permits; /* the other matching leases lose their permit */
+	bool limit_has_no_keys;    /* so the header is never closing */
+	uint64_t now_ns;
+	uint64_t released_count; /* so far */
 };
 
 /**
@@ -94,8 +97,9 @@ void leases_release(const struct algo_limit *limit, const struct record_state *s
                     struct leases_release *release, struct leases_use *use);
 
 /** Visits the ends (how far ahead) of the leases without a permit. */
-void leases_visit(const struct algo_limit *limit, uint64_t now_ns, const struct record_state *state,
-                  newest_visit *visit, struct newest *newest);
+void leases_visit_unnamed(const struct algo_limit *limit, uint64_t now_ns,
+                          const struct record_state *state, newest_visit *visit,
+                          struct newest *newest);
 
 /**
  * Makes leases that a clock set back since has put too far ahead begin now. Adds all leases to
@@ -105,7 +109,7 @@ void leases_cut_back(const struct algo_limit *limit, const struct record_state *
                      uint64_t now_ns, struct leases_use *use);
 
 /** Fills in `out` from `use`. `out->allowed` is set before. */
-void leases_explain(const struct algo_limit *limit, const struct leases_use *use,
-                    struct algo_decision *out);
+void leases_set_decision(const struct algo_limit *limit, const struct leases_use *use,
+                         struct algo_decision *out);
 
 #endif

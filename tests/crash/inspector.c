@@ -42,7 +42,7 @@ static uint64_t apply(struct place *place, struct algo_call call, uint64_t now_n
 static void look(struct place *place, uint64_t now_ns)
 {
 	struct success_state accepts = {.now_ns = now_ns};
-	struct leases_use places = {.first_ns = UINT64_MAX};
+	struct leases_use places = LEASES_USE_NONE;
 	struct in_flight_snapshot in_flight;
 	struct algo_decision out;
 	struct wide_state state;
