@@ -330,7 +330,6 @@ int net_address_listen(struct net_address *address, int *sockets, size_t count,
 	return error_set(error, WEIR_EIO, "can't listen on %s: %s", text, why);
 }
 
-/* Removes the socket's file, unless another server has replaced it. */
 void net_address_remove(const struct net_address *address)
 {
 	struct stat found;

@@ -235,7 +235,6 @@ void conn_start(struct net_conn *conn)
 		conn_kill(conn);
 }
 
-/* Makes a connection of the accepted socket `fd`. */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool in_reserve)
 {
@@ -259,7 +258,8 @@ void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const
 
 /*
  * Ends our side of the connection, but reads and drops input for a while (LINGER_MS in timeout.c):
- * a socket closed with unread input is reset by TCP, and the peer might lose the last reply.
+ * a socket closed with unread input is reset by TCP, and the peer might lose the last reply. While
+ * output is unsent, nothing happens: the connection is updated again when it is written.
  */
 static void linger(struct net_conn *conn)
 {

@@ -10,7 +10,6 @@
  */
 #define ONE_ANSWER_BYTES ((size_t)1 << 10)
 
-/* Writes the gathered replies to the connection that they are for. */
 void net_loop_flush(struct net_loop *loop)
 {
 	struct net_conn *conn = loop->out_conn;

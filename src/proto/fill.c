@@ -94,7 +94,6 @@ int fill_new_attribute(struct fill *fill, struct slice name, struct slice value)
 	return 0;
 }
 
-/* Checks the name of an attribute, and adds it. */
 int fill_attribute(struct fill *fill, struct slice name, struct slice value)
 {
 	size_t n = fill->request->attribute_count;

@@ -142,6 +142,7 @@ static int finish_context(struct tls_context **out, SSL_CTX *context, int status
 	return status;
 }
 
+/* Opens a context for the client's side of connections. */
 int tls_context_open(struct tls_context **out, const struct tls_files *files,
                      struct weir_error *error)
 {

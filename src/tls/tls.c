@@ -1,6 +1,7 @@
 /*
  * tls.c: encrypts and decrypts the bytes of TLS connections with OpenSSL. It opens no socket: the
- * caller passes received bytes in, and sends those that are appended to its buffer.
+ * caller passes received bytes in, and sends those that are appended to the buffer `wire`. `plain`
+ * bytes are not encrypted.
  */
 #include "tls/tls.h"
 

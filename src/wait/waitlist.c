@@ -149,7 +149,6 @@ static void remove_first_of_class(struct waiter **class, struct waiter *first)
 	set_link(class, next ? next : first->next_class);
 }
 
-/* Removes a waiter that is not the first of its class. */
 static void remove_behind_first(struct waiter *first_of_class, struct waiter *waiter)
 {
 	bool is_last = !waiter->next;

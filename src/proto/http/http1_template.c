@@ -11,7 +11,7 @@ void http1_template_learn(struct http1_template *template, struct slice head, st
 	size_t before_len = (size_t)(target.data - head.data);
 	size_t behind_len = head.len - before_len - target.len;
 
-	template->before_len = 0;
+	template->before_len = 0; /* no template, if the head is too long */
 	if (before_len + behind_len > HTTP1_TEMPLATE_MAX || *target.data != '/' || *target_end != ' ')
 		return;
 	template->before_len = (uint16_t)before_len;

@@ -19,7 +19,6 @@ bool query_next(struct slice *rest, struct slice *name, struct slice *value)
 	return true;
 }
 
-/* Whether the text has anything to decode. */
 bool query_is_coded(struct slice text)
 {
 	return text.len > 0 && (memchr(text.data, '%', text.len) || memchr(text.data, '+', text.len));

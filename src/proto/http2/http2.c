@@ -232,7 +232,6 @@ static nghttp2_session *open_nghttp2_session(struct http2 *http2)
 	return session;
 }
 
-/* Returns NULL if there is no memory. */
 struct http2 *http2_open(const struct codec_bounds *bounds)
 {
 	const nghttp2_settings_entry settings[] = {

@@ -1,6 +1,6 @@
 /*
- * http2_answer.c: writes the answers of an HTTP/2 connection. An answer is first stored, since it
- * may be given at any time and in any order; frames are made of it when it is sent, because the
+ * http2_answer.c: writes the answers of an HTTP/2 connection. An answer, which may be given at any
+ * time and in any order, is stored first. Frames are made of it only when it is sent, because the
  * frames of a connection must be sent in the order in which nghttp2 makes them.
  */
 #include "proto/http2/http2.h"

@@ -92,7 +92,6 @@ static enum resp_result read_element(struct resp_reader *reader, struct slice da
 	return RESP_COMMAND;
 }
 
-/* Begins or continues to read a command that is an array. */
 static enum resp_result read_array(struct resp_reader *reader, struct slice data,
                                    struct resp_command *command)
 {
@@ -211,7 +210,6 @@ static enum resp_result report_foreign(struct resp_command *command)
 	return RESP_FOREIGN;
 }
 
-/* Reads the words of an inline command's line. */
 static enum resp_result read_line_words(char *line, char *end, struct resp_command *command)
 {
 	struct slice first = {NULL, 0}, word = first;

@@ -324,7 +324,6 @@ static void client_getredir(const struct resp_call *call)
 	resp_write_integer(call->out, call->session->tracking_flags & TRACKING_ON ? 0 : -1);
 }
 
-/* Answers with the options that CLIENT TRACKING has set. */
 static void client_trackinginfo(const struct resp_call *call)
 {
 	unsigned tracking = call->session->tracking_flags;

@@ -49,8 +49,7 @@ static int read_new_command(struct resp_session *session, struct slice bytes, st
 	return status;
 }
 
-/* Reads a whole command, with all its checks. */
-
+/* Reads a command with all checks; not inlined, so that the fast path stays short. */
 __attribute__((noinline)) static enum codec_result parse_slow(struct resp_session *session,
                                                               struct slice data, size_t *consumed,
                                                               struct arena *arena,

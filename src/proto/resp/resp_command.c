@@ -113,7 +113,7 @@ static void write_text(struct buffer *out, const char *text)
 	resp_write_bulk(out, text ? slice_of(text) : SLICE(""));
 }
 
-/* Writes an array of `n` elements, and the first seven of them. */
+/* Begins an array of `n` elements and writes seven; the caller writes the others. */
 static void write_decision(const struct reply *reply, struct buffer *out, uint64_t n)
 {
 	const struct weir_decision *d = &reply->decision;

@@ -156,7 +156,6 @@ static bool is_requested(struct slice name, const struct slice *args, size_t n)
 	return false;
 }
 
-/* Answers with a map of the settings that are requested. */
 static void config_get(const struct resp_call *call)
 {
 	uint64_t found = 0;

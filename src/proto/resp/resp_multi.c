@@ -41,7 +41,6 @@ static void count_queue_bytes(const struct resp_session *session, size_t before,
 		                      memory_order_relaxed);
 }
 
-/* How many requests EXEC would decide. */
 size_t resp_multi_requests(const struct resp_session *session)
 {
 	return session->multi && !session->multi->is_broken ? session->multi->request_count : 0;

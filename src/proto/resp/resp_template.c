@@ -18,7 +18,7 @@ void resp_template_learn(struct resp_template *template, struct slice bytes,
 	size_t key_end = (size_t)(args[key].data + args[key].len - bytes.data);
 	size_t tail_len = bytes.len - key_end;
 
-	template->head_len = 0;
+	template->head_len = 0; /* no template, if the command is too long */
 	if (head_len + tail_len > RESP_TEMPLATE_MAX)
 		return;
 	template->head_len = (uint8_t)head_len;
