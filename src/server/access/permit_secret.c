@@ -46,9 +46,9 @@ struct secret_keeper {
 	size_t tries; /* chooses the next host of the URL */
 	unsigned redirections;
 	struct redis_dialer *dialer; /* NULL between two calls */
-	uint64_t due_ns;
-	uint64_t dialer_due_ns; /* when dialer_tick is due */
-	uint64_t pause_ns;      /* until the next call */
+	uint64_t due_ns;             /* when the next call begins, or the present one has timed out */
+	uint64_t dialer_due_ns;      /* when dialer_tick is due */
+	uint64_t pause_ns;           /* until the next call */
 	struct secret_call calls[COMMANDS_MAX];
 	unsigned sent_count, reply_count;
 	uint64_t unusable_count; /* how often in a row an unusable value was found */

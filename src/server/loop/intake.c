@@ -327,19 +327,19 @@ static inline bool take_request(struct worker *worker, struct input *input)
 	}
 	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
 	    !client_login_identify(&worker->decider, &worker->login_queue, input->conn, request)) {
-		put_back(input);
+		put_back(input); /* until its password is checked */
 		return false;
 	}
 	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
 	    admission_delays_batch(&worker->admission, input->conn, request)) {
-		put_back(input);
+		put_back(input); /* until the queue admits its client */
 		return false;
 	}
 	if (page_is_requested(request)) {
 		page_bytes = page_size(&worker->decider.pages, request->kind);
 		if (net_loop_is_busy(worker->loop)) {
 			net_conn_yield(input->conn);
-			put_back(input);
+			put_back(input); /* until the next iteration */
 			return false;
 		}
 	}

@@ -141,7 +141,7 @@ const struct rules_rule *koala_rule(const struct decider *decider, struct slice 
 
 bool koala_stores_are_up(const struct decider *decider)
 {
-	/* a set of bits: each turn clears the lowest one */
+	/* a set of bits: each iteration clears the lowest one */
 	for (uint64_t rest = decider->config->remote_stores; rest != 0; rest &= rest - 1) {
 		const struct store_client *client = decider->store_clients->by_store[__builtin_ctzll(rest)];
 		struct redis_stats stats;

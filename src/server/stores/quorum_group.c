@@ -271,7 +271,7 @@ static void apply_probes(const struct group_tick *tick, struct group_key *key,
 		return;
 	if (!apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_PROBES, .cost = event->count},
 	                &notification)) {
-		/* the probes can't be used, and go back */
+		/* the record can't have probes: they go back to the group as unused */
 		notification.since_ns = tick->wall_ns;
 		notification.freed = (uint32_t)event->count;
 	}

@@ -234,6 +234,7 @@ static void rollback_suspended(struct unanswered *unanswered)
 static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
                                      owner_without_plan = {NULL, suspend_release};
 
+/* The queue of the key may be full: the work is denied then, in `reply`, and does not wait. */
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply)
 {
 	struct suspended *suspended =
@@ -344,6 +345,7 @@ void deferred_resume_ready(struct waiting *waiting)
 	}
 }
 
+/* The batches that are left continue in the next iteration, which follows at once. */
 void deferred_continue_batches(struct waiting *waiting)
 {
 	for (size_t n = 0; n < DEFERRED_BATCHES && make_next_batch_ready(waiting); n++) {
