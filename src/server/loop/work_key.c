@@ -45,7 +45,7 @@ uint64_t work_effect_hash(const struct weir_table *table, const struct work *wor
 	sum = mix_hash(sum, plan->cost);
 	sum = mix_hash(sum, plan->max_wait_ns);
 	sum = mix_hash(sum, plan->permit.id);
-	sum = mix_hash(sum, (uint64_t)plan->feedback << 2 | plan->outcome);
+	sum = mix_hash(sum, (uint64_t)plan->feedback << 2 | plan->outcome); /* which has 2 bits */
 	for (size_t i = 0; i < plan->step_count; i++) {
 		sum = mix_hash(sum, work_key(table, &plan->steps[i]));
 		sum = mix_hash(sum, (uintptr_t)plan->steps[i].rule);

@@ -79,6 +79,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 	add_jitter(decider, d);
 }
 
+/* A denied plan may have steps at a store still, of shadow rules: the work is unfinished then. */
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply)
 {

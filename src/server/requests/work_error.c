@@ -100,6 +100,7 @@ static const struct weir_attribute *longest_key_part(const struct request *r,
 void work_set_rules_status(struct decider *decider, struct work *work, int status,
                            const struct request *r)
 {
+	/* after ELONG the plan names the rule whose key is too long */
 	const struct rules_rule *rule = status == WEIR_ELONG ? work->plan.answering_rule : NULL;
 	const struct weir_attribute *part = rule ? longest_key_part(r, rule) : NULL;
 	struct buffer message = {0};

@@ -246,8 +246,8 @@ static void apply_phase(const struct group_tick *tick, struct group_key *key)
 	bool is_closed = key->phase == GROUP_KEY_CLOSED;
 	struct algo_call call = {.op = is_closed ? ALGO_GROUP_CLOSED : ALGO_GROUP_OPEN,
 	                         .until_ns = key->phase_began_ns,
-	                         .cost = key->failed_in_a_row,
-	                         .draw = key->version};
+	                         .cost = key->failed_in_a_row, /* these operations have no cost, */
+	                         .draw = key->version};        /* and draw nothing */
 
 	key->needs_reapply = !apply_call(tick, key, call, &notification);
 }

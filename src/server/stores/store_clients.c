@@ -82,7 +82,10 @@ void store_clients_stop(struct store_clients *clients)
 		redis_client_stop(clients->by_store[i]);
 }
 
-/* An alarm that was set for a later time than the client's is moved; one that is earlier stays. */
+/*
+ * `armed_ns` is when the loop calls a client. It is moved if the client's own alarm is earlier, but
+ * not if that is later, which would cost a system call in each iteration.
+ */
 uint64_t store_clients_due(struct store_clients *clients)
 {
 	size_t n = store_clients_count(clients);

@@ -17,11 +17,7 @@
 /* The transport of a client, and the alarm that is set for it. */
 struct client_transport {
 	struct server_transport base;
-	/*
-	 * at or before base.alarm_ns. It is never postponed, which would cost a system call per
-	 * iteration
-	 */
-	uint64_t armed_ns;
+	uint64_t armed_ns; /* when the loop's alarm is set for it, at or before base.alarm_ns; or 0 */
 };
 
 struct store_clients {

@@ -46,6 +46,7 @@ static void send_output(struct dialed_socket *dialed)
 	connection_drop_sent_bytes(connection, bytes.len);
 }
 
+/* The connection is open: sends what was to be sent before. */
 static void on_open(void *context, struct net_conn *conn)
 {
 	struct dialed_socket *dialed = *socket_of(conn);

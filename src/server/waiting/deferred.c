@@ -70,6 +70,7 @@ static void enter_context(struct suspended *suspended, struct saved_context *sav
 		decider->arena = suspended->unanswered.arena;
 }
 
+/* Undoes enter_context. */
 static void leave_context(struct suspended *suspended, const struct saved_context *saved)
 {
 	struct decider *decider = suspended->decider;

@@ -135,7 +135,7 @@ void key_queue_wake_due(struct waiting *waiting)
 	while ((suspended =
 	            list_of(list_pop(&waiting->queues.woken), struct suspended, queue.woken_node))) {
 		suspended->queue.is_first = !suspended->queue.is_dropped;
-		if (suspended->unanswered.use_count > 0)
+		if (suspended->unanswered.use_count > 0) /* at a store: it tries again after the answer */
 			suspended->queue.was_woken = true;
 		else
 			pending_reschedule(&waiting->pending, &suspended->unanswered, os_monotonic_ns());
