@@ -36,6 +36,7 @@ static void on_timer_expired(uv_timer_t *timer)
 	descriptor->ready(descriptor->context, NET_TIMER_EXPIRED);
 }
 
+/* Returns 0, or an error code of weir.h. `ready` gets the events that occur. */
 int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int fd,
                         void (*ready)(void *context, unsigned events), void *context)
 {

@@ -37,6 +37,7 @@ static void write_handshake_output(struct net_conn *conn)
 	buffer_free(&out);
 }
 
+/* Has the filter turn bytes of the socket into input for the owner, appended to conn->input. */
 void filter_read(struct net_conn *conn, struct slice bytes)
 {
 	struct conn_filter *filter = conn->filter;
@@ -63,6 +64,7 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 		write_handshake_output(conn);
 }
 
+/* Has the filter turn the owner's output into bytes for the socket; no bytes end the output. */
 void filter_write(struct net_conn *conn, struct slice bytes)
 {
 	struct conn_filter *filter = conn->filter;
@@ -75,7 +77,7 @@ void filter_write(struct net_conn *conn, struct slice bytes)
 			conn_fail(conn, UV_ENOMEM);
 		return;
 	}
-	filter->has_output_ended = bytes.len == 0; /* the owner's end of output comes as no bytes */
+	filter->has_output_ended = bytes.len == 0;
 	filter->type->write(filter->type, filter->data, bytes, &conn->loop->filter_output);
 	send_filter_output(conn);
 }

@@ -27,6 +27,7 @@ static void free_filter(struct conn_filter *filter)
 	free(filter);
 }
 
+/* Makes a connection without a socket. Returns NULL if there is no memory. */
 struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind)
 {
 	size_t input_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);

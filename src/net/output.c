@@ -31,6 +31,7 @@ void net_loop_flush(struct net_loop *loop)
 	output_reset(&loop->out);
 }
 
+/* Returns the buffer to append replies to; those of another connection are written first. */
 struct buffer *net_conn_output(struct net_conn *conn)
 {
 	struct net_loop *loop = conn->loop;

@@ -288,6 +288,7 @@ static int finish_decision(struct fill *fill)
 {
 	struct request *request = fill->request;
 	unsigned limit_and_key = fill->given_fields & (BIT(LIMIT) | BIT(KEY));
+	const char *missing;
 
 	if (fill->given_fields & (BIT(DENY) | BIT(STATE) | BIT(UNTIL)))
 		return error_set(&fill->error, WEIR_EINVAL,
@@ -304,10 +305,11 @@ static int finish_decision(struct fill *fill)
 	request->kind = REQUEST_LIMIT;
 	if (limit_and_key == (BIT(LIMIT) | BIT(KEY)))
 		return 0;
-	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found none",
-	                 limit_and_key == 0           ? "a limit and a key, or attributes"
-	                 : limit_and_key & BIT(LIMIT) ? "a key beside the limit"
-	                                              : "a limit beside the key");
+	if (limit_and_key == 0)
+		missing = "a limit and a key, or attributes";
+	else
+		missing = limit_and_key == BIT(LIMIT) ? "a key beside the limit" : "a limit beside the key";
+	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found none", missing);
 }
 
 /* Checks the fields of the whole request, once all are read. */

@@ -20,7 +20,7 @@
  * Whether OpenSSL's error says that a file has no key or certificate. Its text for that differs
  * between versions, so it is replaced by our own.
  */
-static bool is_nothing_found(unsigned long code)
+static bool means_no_pem_found(unsigned long code)
 {
 	return (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE) ||
 	       (ERR_GET_LIB(code) == ERR_LIB_X509 &&
@@ -39,7 +39,7 @@ static int set_file_error(const char *name, const char *file, struct weir_error 
 		why = S_ISDIR(found.st_mode) ? "a directory" : "not a regular file";
 	else if (ERR_SYSTEM_ERROR(first))
 		why = strerror((int)ERR_GET_REASON(first));
-	else if (is_nothing_found(first))
+	else if (means_no_pem_found(first))
 		why = strcmp(name, "key") == 0 ? "no key in it" : "no certificate in it";
 	else
 		why = tls_reason_of(first);

@@ -119,6 +119,7 @@ static struct tls *make_connection(struct tls_context *context)
 	return NULL;
 }
 
+/* Opens the client's side; the server's certificate must be for `host`. Returns 0, or ENOMEM. */
 int tls_open(struct tls **out, struct tls_context *context, const char *host, struct buffer *wire)
 {
 	size_t before = wire->len;
@@ -354,6 +355,7 @@ void tls_each_name(const struct tls *tls, bool (*found)(void *context, const cha
 		find_in_alternatives(certificate, found, context);
 }
 
+/* Returns 0, or EIO with tls_error set. */
 int tls_encrypt(struct tls *tls, struct slice plain, struct buffer *wire)
 {
 	size_t written;

@@ -42,9 +42,9 @@ void waitlist_close(struct waitlist *list)
 }
 
 /* If several threads make it at the same time, all get the list of one. NULL without memory. */
-struct waitlist *waitlist_get_or_make(struct waitlist **place)
+struct waitlist *waitlist_get_or_make(struct waitlist **pointer)
 {
-	struct waitlist *list = waitlist_at(place), *made;
+	struct waitlist *list = waitlist_at(pointer), *made;
 
 	if (list)
 		return list;
@@ -52,10 +52,10 @@ struct waitlist *waitlist_get_or_make(struct waitlist **place)
 	if (!made)
 		return NULL;
 	os_pages_forget_in_child(made, sizeof *made);
-	if (__sync_bool_compare_and_swap(place, NULL, made))
+	if (__sync_bool_compare_and_swap(pointer, NULL, made))
 		return made;
 	waitlist_close(made);
-	return waitlist_at(place);
+	return waitlist_at(pointer);
 }
 
 size_t waitlist_count(const struct waitlist *list)
@@ -278,12 +278,12 @@ static void wake_bucket(struct bucket *bucket)
 }
 
 /* Wakes the first of all queues, after a change that may let any key pass. */
-void waitlist_wake_all(struct waitlist *const *place)
+void waitlist_wake_all(struct waitlist *const *pointer)
 {
 	struct waitlist *list;
 
 	fence_behind_swap();
-	list = waitlist_at(place);
+	list = waitlist_at(pointer);
 	if (!list || waitlist_count(list) == 0)
 		return;
 	for (size_t i = 0; i < BUCKETS; i++) {

@@ -49,17 +49,17 @@ enum waitlist_joined {
 	WAITLIST_FULL,   /* it has not joined: there is no waiter of a lower priority to drop */
 };
 
-/** The waitlist at `place`, or NULL if nobody has waited yet. */
-static inline struct waitlist *waitlist_at(struct waitlist *const *place)
+/** The waitlist at `pointer`, or NULL if nobody has waited yet. */
+static inline struct waitlist *waitlist_at(struct waitlist *const *pointer)
 {
-	return __atomic_load_n(place, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(pointer, __ATOMIC_ACQUIRE);
 }
 
 /**
  * The same, but makes a missing one. The child of a fork finds it empty. Returns NULL if there is
  * no memory.
  */
-struct waitlist *waitlist_get_or_make(struct waitlist **place);
+struct waitlist *waitlist_get_or_make(struct waitlist **pointer);
 /** Call it when nobody waits any more. NULL does nothing. */
 void waitlist_close(struct waitlist *list);
 
@@ -85,18 +85,19 @@ static inline bool waitlist_has(struct waitlist *list, uint64_t hash)
 	return __builtin_expect(list && waitlist_count(list) > 0, 0) && waitlist_has_slow(list, hash);
 }
 
-/** Call it after a swap that gave back some of the key. `place` is that of waitlist_get_or_make. */
-static inline void waitlist_wake(struct waitlist *const *place, uint64_t hash)
+/** Call it after a swap that gave back some of the key. `pointer` is that of waitlist_get_or_make.
+ */
+static inline void waitlist_wake(struct waitlist *const *pointer, uint64_t hash)
 {
 	struct waitlist *list;
 
 	fence_behind_swap();
-	list = waitlist_at(place);
+	list = waitlist_at(pointer);
 	if (__builtin_expect(list && waitlist_count(list) > 0, 0))
 		waitlist_wake_slow(list, hash);
 }
 
 /** Call it after a change that may let any key pass. */
-void waitlist_wake_all(struct waitlist *const *place);
+void waitlist_wake_all(struct waitlist *const *pointer);
 
 #endif

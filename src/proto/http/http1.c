@@ -342,6 +342,7 @@ static bool awaits_continue(const struct http1_reader *reader, struct slice data
 	                          SLICE("100-continue"));
 }
 
+/* The functions below return HTTP1_MESSAGE when their part of the message is complete. */
 static enum http1_result read_head(struct http1_reader *reader, struct slice data,
                                    struct arena *arena, struct http1_message *message)
 {
@@ -432,6 +433,10 @@ static void fill_message(const struct http1_reader *reader, struct slice data,
 	message->keep_alive = reader->keep_alive;
 }
 
+/*
+ * Reads a message: by the template of the one before, or else its head and its body. `data` begins
+ * where the message does, and has more bytes in each call.
+ */
 enum http1_result http1_read(struct http1_reader *reader, struct slice data, struct arena *arena,
                              struct http1_message *message)
 {

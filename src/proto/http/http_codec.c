@@ -67,6 +67,7 @@ static bool begin_http2(struct http_session *session, struct slice data)
 	return session->http2; /* without memory HTTP/1 refuses the preface */
 }
 
+/* The first bytes decide between HTTP/1 and HTTP/2. */
 static enum codec_result parse(void *state, struct slice data, size_t *consumed,
                                struct arena *arena, struct request *request)
 {

@@ -51,6 +51,7 @@ static bool is_proxy_field(struct slice name)
 	return false;
 }
 
+/* Stores the field if it is one of those that are stored. */
 void http_fields_add(struct http_fields *fields, struct slice name, struct http_span value)
 {
 	enum http_field field;

@@ -440,8 +440,7 @@ static void cancel_reset_stream(struct http2 *http2, const unsigned char *frame)
 	cancel_request(http2, stream);
 }
 
-/* Goes through the frames that parse has not read yet, from the end of the one that it has begun.
- */
+/* Goes through the frames behind the one that http2_parse reads now, or is to return again. */
 void http2_find_cancellations(struct http2 *http2, struct slice data)
 {
 	const unsigned char *frame = (const unsigned char *)data.data, *end = frame + data.len;

@@ -90,6 +90,7 @@ static void *allocate_zeroed(size_t count, size_t size, void *context)
 	return memory ? memset(memory, 0, count * size) : NULL;
 }
 
+/* Does what realloc does. */
 static void *resize_piece(void *memory, size_t size, void *context)
 {
 	struct piece *piece = memory ? (struct piece *)memory - 1 : NULL;

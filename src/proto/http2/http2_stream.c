@@ -33,6 +33,7 @@ void http2_reset_stream(struct http2 *http2, int32_t id, uint32_t code)
 		http2->has_failed = true;
 }
 
+/* Appends a frame. Returns false if none can be sent now, or nghttp2 has failed. */
 bool http2_drain_frame(struct http2 *http2, struct buffer *out)
 {
 	const uint8_t *data;

@@ -335,6 +335,7 @@ void resp_write_integer(struct buffer *out, int64_t value)
 		out->len += (size_t)(put_integer(to, value) - to);
 }
 
+/* Begins an array of `elements`, and writes the first `n` of them. */
 void resp_write_integers(struct buffer *out, uint64_t elements, const int64_t *values, size_t n)
 {
 	char *to = buffer_reserve(out, (1 + n) * NUMBER_MAX), *end;

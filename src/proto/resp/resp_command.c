@@ -321,7 +321,7 @@ void resp_refuse(struct fill *fill)
 }
 
 /* Fills in a request from a command that MULTI has queued; one with an error answers that error. */
-void resp_read_words(struct fill *fill, const struct slice *args, size_t n)
+void resp_read_queued_command(struct fill *fill, const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_check_words(fill, args, n);
 

@@ -145,7 +145,7 @@ static int make_batch_of_queue(const struct resp_multi *multi, struct fill *fill
 
 		fill_begin(&item, &items[i], fill->bounds, fill->arena);
 		at = read_queued_words(at, args, &n);
-		resp_read_words(&item, args, n);
+		resp_read_queued_command(&item, args, n);
 		items[i].wait_ns = WEIR_ZERO;
 		fill->request->reply_size += items[i].reply_size + ITEM_REPLY_BYTES;
 	}

@@ -81,7 +81,7 @@ int resp_read_command(struct fill *fill, const struct resp_spec *spec, const str
 /** Makes the request one that is answered by fill->error. */
 void resp_refuse(struct fill *fill);
 /** Fills in fill->request from a command's words, or with the error in them. */
-void resp_read_words(struct fill *fill, const struct slice *args, size_t n);
+void resp_read_queued_command(struct fill *fill, const struct slice *args, size_t n);
 
 /** Stores the words in the request, for `answer`. 0 or ENOMEM. */
 int resp_copy_words_to_request(struct fill *fill, const struct slice *args, size_t n);
