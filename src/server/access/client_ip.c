@@ -19,8 +19,10 @@ static bool is_port(struct slice text)
 	return text.len > 0 && text.len <= 5;
 }
 
-/* Parses an entry of X-Forwarded-For. Accepts "1.2.3.4", "1.2.3.4:80", "::1", "[::1]" and
- * "[::1]:80": some proxies add the port. */
+/*
+ * Parses an entry of X-Forwarded-For. Accepts "1.2.3.4", "1.2.3.4:80", "::1", "[::1]" and
+ * "[::1]:80": some proxies add the port.
+ */
 static bool parse_entry(struct slice entry, struct ip *out)
 {
 	const char *colon;

@@ -15,5 +15,6 @@ void client_log_warn(struct log *log, uint64_t *next_warning_ns, const char *eve
 		return;
 	*next_warning_ns = now_ns + CLIENT_LOG_INTERVAL_NS;
 	peer[ip_format(net_conn_peer(conn), peer)] = '\0';
+	/* without a listener, its field is skipped */
 	log_write(log, LOG_WARNING, event, listener ? fields : fields + 1, listener ? 3 : 2);
 }

@@ -166,8 +166,7 @@ static void consume_input(struct input *input, size_t bytes, size_t requests)
 	input->share_left = sat_sub(input->share_left, requests);
 }
 
-/* A batch or a request with a long reply counts as several requests. Returns how many beyond one.
- */
+/* A batch or a request with a long reply counts as several. Returns how many beyond one. */
 static inline size_t extra_requests(const struct request *request)
 {
 	return u64_max(request->item_count, request->reply_size / SHORT_REPLY_BYTES);

@@ -4,8 +4,7 @@
  */
 #include "server/loop/work_key.h"
 
-/* The limit's own hash would differ while a local limit replaces the limit of an unavailable store.
- */
+/* A local limit, which replaces that of an unavailable store, has other hashes for its keys. */
 uint64_t work_key(const struct weir_table *table, const struct plan_step *step)
 {
 	const struct weir_limit *replaced_limit = step->limit->origin; /* unless it is NULL */

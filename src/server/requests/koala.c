@@ -128,6 +128,7 @@ int koala_answer_browse_all(struct decider *decider, const struct plan *plan, st
 	return WEIR_OK;
 }
 
+/* Finds a rule by its number, as it is written or else without its leading zeros. */
 const struct rules_rule *koala_rule(const struct decider *decider, struct slice number)
 {
 	const struct rules_rule *rule = engine_rule(decider->config->engine, number);

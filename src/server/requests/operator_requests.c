@@ -101,7 +101,7 @@ void operator_force(struct decider *decider, struct work *work, struct reply *re
 	(void)reply;
 	if (!limit)
 		return;
-	decider->forced_by = override.by;
+	decider->forced_by = override.by; /* for the events of the phase change */
 	set_override_status(decider, work,
 	                    forced_keys_set(&decider->shared->forced, &decider->context, limit,
 	                                    work->full_request->key, &override),

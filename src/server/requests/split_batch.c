@@ -8,8 +8,7 @@
 
 #include "server/requests/work_error.h"
 
-/* Makes the replies before the first run. All are unfinished, so that run_items runs their items.
- */
+/* Makes the replies before the first run. All are unfinished, so that their items are run. */
 struct reply *split_batch_replies(struct decider *decider, struct batch *batch)
 {
 	size_t n = batch->request.item_count;
@@ -98,7 +97,7 @@ static void copy_batch(struct decider *decider, struct work *work)
 	}
 }
 
-/* The engine copies a plan from one place to another, so the item's plan is moved aside first. */
+/* The plan of the item is replaced by its copy, so the engine copies it from a place aside. */
 void split_batch_copy_item(struct decider *decider, struct work *item)
 {
 	struct plan plan = item->plan;

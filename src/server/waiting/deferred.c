@@ -208,8 +208,7 @@ static void resume_suspended(struct waiting *waiting, struct suspended *suspende
 		                         &reply);
 }
 
-/* The callback `due` of the first work in the queue of a key: tries whether the key has capacity.
- */
+/* The callback `due` of a work in the queue of a key: tries whether the key has capacity. */
 static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
 {
 	struct waiting *waiting = ((struct suspended *)unanswered)->waiting;
@@ -335,10 +334,10 @@ void deferred_resume_ready(struct waiting *waiting)
 	if (waiting->ready_works.first)
 		decider_read_clock(waiting->decider);
 	while ((suspended = pop_ready(waiting))) {
-		if (waiting->ready_works
-		        .first) /* the memory of a work that was at a store is not in the cache */
-			prefetch_all(list_of(waiting->ready_works.first, struct suspended, node),
-			             sizeof *suspended);
+		struct suspended *next = list_of(waiting->ready_works.first, struct suspended, node);
+
+		if (next) /* its memory is not in the cache, since it was at a store */
+			prefetch_all(next, sizeof *next);
 		if (is_undecided(suspended))
 			resume_suspended(waiting, suspended);
 		else

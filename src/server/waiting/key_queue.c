@@ -164,7 +164,7 @@ static uint64_t next_retry_ns(struct waiting *waiting, struct suspended *suspend
 	suspended->queue.was_woken = false;
 	if (was_woken)
 		return now_ns;
-	/* other servers send no message when they release capacity of the key */
+	/* other servers share the key, and send no message when they release capacity of it */
 	if (engine_must_poll(&suspended->work.plan))
 		add_poll(waiting, suspended, now_ns);
 	return sat_add(now_ns, reply->decision.retry_after_ns);

@@ -273,6 +273,7 @@ static bool render_into_output(struct pending *pending, struct unanswered *unans
 	return false;
 }
 
+/* Writes the answer, or stores it behind older requests or until the work may start. */
 void pending_answer_suspended(struct pending *pending, struct unanswered *unanswered,
                               struct work *work, struct reply *reply)
 {

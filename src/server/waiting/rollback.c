@@ -59,6 +59,7 @@ void rollback_continue(struct decider *decider, struct work *work)
 		decider_count_submission(decider, engine_resume(&decider->context, &work->plan, &ignored));
 }
 
+/* At the end of the server: only frees memory, so charges at stores stay until they expire. */
 void rollback_abandon(struct work *work)
 {
 	size_t n;
