@@ -3,8 +3,9 @@
  * reports, in a record.
  *
  *     counts      tag 32 | newest part's number 12 | given in it 14, in the part before 14, …
- *     seen, room  tag 32 | 96 bits of struct headroom: which priorities request, and the capacity
- * of each estimate    tag 32 | 96 bits of an estimator (algo/measured/estimate.h), one cell or more
+ *     requests    tag 32 | 96 bits of struct headroom: when each priority class requested last
+ *     capacity    tag 32 | 96 bits of it: how far above the limit each class may go
+ *     estimate    tag 32 | 96 bits of an estimator (algo/measured/estimate.h), one cell or more
  *
  * One cell counts all permits in flight, so one compare-and-swap checks the limit and adds a
  * permit. Permits are counted by the part of time in which they were given. A part is a fifth of a
@@ -31,21 +32,22 @@
 #define IN_FLIGHT_GIVEN_MAX  ((1U << IN_FLIGHT_GIVEN_BITS) - 1)
 
 struct in_flight_counts {
-	uint64_t part; /* the newest */
-	u128 given;   /* IN_FLIGHT_GIVEN_BITS each: those of the newest part, of the part before, … */
-	uint64_t sum; /* sum of `given` */
+	uint64_t part;       /* the newest */
+	u128 given_per_part; /* IN_FLIGHT_GIVEN_BITS each: those of the newest part, of the part before,
+	                        … */
+	uint64_t total;      /* of all parts */
 };
 
 struct in_flight_snapshot {
-	struct cell cell;               /* the stored counts, ... */
+	struct cell counts_cell;        /* the stored counts, ... */
 	struct in_flight_counts counts; /* and the counts at now_ns */
-	uint64_t lost; /* permits that have timed out, and that the cell still counts */
+	uint64_t timed_out;             /* permits that the cell still counts */
 	uint64_t in_flight;
 	struct estimate_cell estimate[ESTIMATE_CELLS_MAX];
-	struct cell kept[ESTIMATE_CELLS_MAX]; /* the stored cells of `estimate` */
+	struct cell estimate_stored[ESTIMATE_CELLS_MAX]; /* the stored cells of `estimate` */
 	struct headroom headroom;
-	struct cell seen, room; /* the stored cells of `headroom` */
-	bool has_priorities;    /* some request had a priority */
+	struct cell requests_cell, capacity_cell; /* the stored cells of `headroom` */
+	bool has_priorities;                      /* some request had a priority */
 };
 
 /** When a permit that ends at `until_ns` was given, rounded down to IN_FLIGHT_START_NS. */
@@ -125,7 +127,7 @@ void in_flight_read(const struct algo_limit *limit, uint64_t now_ns, struct cell
  */
 
 /** Stores the counts without the permits that have timed out. */
-bool in_flight_store_expiry(const struct record_state *at, struct in_flight_snapshot *snapshot);
+bool in_flight_drop_timed_out(const struct record_state *at, struct in_flight_snapshot *snapshot);
 /** Adds a permit to the newest part. Also false if the cell can count no more in it. */
 bool in_flight_acquire(const struct record_state *at, struct in_flight_snapshot *snapshot);
 /** Takes `n` permits off a part, which has at least as many. */
@@ -144,17 +146,19 @@ bool in_flight_store_headroom(const struct record_state *at,
                               const struct headroom *after);
 
 /** How many permits are in flight that were given `before` parts before the newest part. */
-static inline uint32_t in_flight_before(const struct in_flight_counts *counts, unsigned before)
+static inline uint32_t in_flight_given_before(const struct in_flight_counts *counts,
+                                              unsigned before)
 {
-	return (uint32_t)(counts->given >> before * IN_FLIGHT_GIVEN_BITS) & IN_FLIGHT_GIVEN_MAX;
+	return (uint32_t)(counts->given_per_part >> before * IN_FLIGHT_GIVEN_BITS) &
+	       IN_FLIGHT_GIVEN_MAX;
 }
 
 /** How many permits are in flight that were given in a part. */
-static inline uint64_t in_flight_of_part(const struct in_flight_counts *counts, uint64_t part)
+static inline uint64_t in_flight_given_in(const struct in_flight_counts *counts, uint64_t part)
 {
 	uint64_t before = counts->part - part; /* wraps for a later part */
 
-	return before < IN_FLIGHT_PARTS ? in_flight_before(counts, (unsigned)before) : 0;
+	return before < IN_FLIGHT_PARTS ? in_flight_given_before(counts, (unsigned)before) : 0;
 }
 
 #endif

@@ -20,33 +20,34 @@ static bool is_present(uint8_t second, uint64_t now_s)
 
 static void forget_class(struct headroom *headroom, unsigned priority)
 {
-	headroom->last_request[priority] = 0;
-	headroom->passed_below &= (uint16_t)~(1U << priority);
+	headroom->last_request_second[priority] = 0;
+	headroom->lower_passed_bits &= (uint16_t) ~(1U << priority);
 	if (priority < PRIORITY_LOWEST)
-		headroom->room[priority] = 0;
+		headroom->extra_requests[priority] = 0;
 }
 
 bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns)
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
-	bool asked = is_present(headroom->last_request[priority], now_s);
+	bool asked = is_present(headroom->last_request_second[priority], now_s);
 
-	if (asked && age_s(headroom->last_request[priority], now_s) > SECONDS - HEADROOM_S)
+	if (asked && age_s(headroom->last_request_second[priority], now_s) > SECONDS - HEADROOM_S)
 		return false; /* the clock lags */
-	if (headroom->last_request[priority] == now)
+	if (headroom->last_request_second[priority] == now)
 		return false;
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		if (headroom->last_request[c] != 0 && !is_present(headroom->last_request[c], now_s))
+		if (headroom->last_request_second[c] != 0 &&
+		    !is_present(headroom->last_request_second[c], now_s))
 			forget_class(headroom, c);
-	headroom->last_request[priority] = now;
+	headroom->last_request_second[priority] = now;
 	return true;
 }
 
 static bool lower_class_is_present(const struct headroom *headroom, unsigned priority)
 {
 	for (unsigned c = priority + 1; c < PRIORITY_CLASSES; c++)
-		if (headroom->last_request[c] != 0)
+		if (headroom->last_request_second[c] != 0)
 			return true;
 	return false;
 }
@@ -62,10 +63,10 @@ static uint64_t most_room(uint64_t quota)
 
 uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint64_t quota)
 {
-	if (priority >= PRIORITY_LOWEST || headroom->room[priority] == 0 ||
+	if (priority >= PRIORITY_LOWEST || headroom->extra_requests[priority] == 0 ||
 	    !lower_class_is_present(headroom, priority))
 		return 0;
-	return u64_min(headroom->room[priority], most_room(quota));
+	return u64_min(headroom->extra_requests[priority], most_room(quota));
 }
 
 /* A class with a lower one keeps its quota and room in a probe; others make way for that. */
@@ -95,20 +96,20 @@ uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
 
 static bool grow_room(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
 {
-	uint64_t room = headroom->room[priority];
+	uint64_t room = headroom->extra_requests[priority];
 
 	if (room >= most)
 		return false;
-	headroom->room[priority] = (uint16_t)u64_min(room + by, most);
+	headroom->extra_requests[priority] = (uint16_t)u64_min(room + by, most);
 	return true;
 }
 
 static bool shrink_room(struct headroom *headroom, unsigned priority, uint64_t draw,
                         unsigned one_in)
 {
-	if (headroom->room[priority] == 0 || draw % one_in != 0)
+	if (headroom->extra_requests[priority] == 0 || draw % one_in != 0)
 		return false;
-	headroom->room[priority]--;
+	headroom->extra_requests[priority]--;
 	return true;
 }
 
@@ -120,10 +121,10 @@ bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64
 
 	if (priority >= PRIORITY_LOWEST || !lower_class_is_present(headroom, priority))
 		return false;
-	lower_passed = headroom->passed_below & 1U << priority;
-	if (!lower_passed && headroom->room[priority] > most / 2)
+	lower_passed = headroom->lower_passed_bits & 1U << priority;
+	if (!lower_passed && headroom->extra_requests[priority] > most / 2)
 		return shrink_room(headroom, priority, draw, HEADROOM_VAIN);
-	headroom->passed_below &= (uint16_t)~(1U << priority);
+	headroom->lower_passed_bits &= (uint16_t) ~(1U << priority);
 	return grow_room(headroom, priority, lower_passed ? HEADROOM_GROW : 1,
 	                 lower_passed ? most : most / 2) ||
 	       lower_passed;
@@ -135,9 +136,9 @@ bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t
 	uint16_t above = 0;
 
 	for (unsigned c = 0; c < priority; c++)
-		above |= (uint16_t)((headroom->last_request[c] != 0) << c);
-	if ((headroom->passed_below & above) != above) {
-		headroom->passed_below |= above;
+		above |= (uint16_t)((headroom->last_request_second[c] != 0) << c);
+	if ((headroom->lower_passed_bits & above) != above) {
+		headroom->lower_passed_bits |= above;
 		return true;
 	}
 	return headroom_extra(headroom, priority, quota) > 0 &&

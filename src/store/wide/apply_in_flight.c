@@ -1,11 +1,12 @@
 /*
- * apply_in_flight.c: carries out calls on a key of a measured limit on permits in flight.
+ * apply_in_flight.c: carries out calls on a key of an adaptive limit, which bounds the permits in
+ * flight by an estimate from reported latencies: acquires, reports, refunds and resets.
  *
- * records/in_flight.h keeps the key in cells that change one by one. An acquire makes the header
- * retain the record, and adds its permit by one swap on the very count that it has checked. Then it
- * checks that the header still retains the record. A report takes the permit off, updates the
- * estimator, and closes the header when no permit is left. docs/design/reported-states.md says what
- * a process leaves that dies in between.
+ * A key's *header*, its cell in a table, retains its *record*, whose cells change one by one
+ * (records/in_flight.h). An acquire makes the header retain the record, and adds its permit by one
+ * swap on the very count that it has checked. Then it checks that the header still retains the
+ * record. A report takes the permit off, updates the estimator, and closes the header when no
+ * permit is left. docs/design/reported-states.md says what a process leaves that dies in between.
  *
  * A key may have records in former tables of its limit: permits from there are in flight until they
  * time out, and are reported there.
@@ -28,7 +29,7 @@ struct in_flight_view {
 	struct reported_key key;
 	enum in_flight_header header;       /* of the newest table's header */
 	struct in_flight_snapshot snapshot; /* of the newest table's record */
-	uint64_t others;                    /* permits in flight in former tables */
+	uint64_t former_in_flight;          /* permits in flight in former tables */
 	uint32_t cpu;
 	struct headroom_limits limits;
 };
@@ -45,7 +46,7 @@ static void read_state(const struct in_flight_view *view, const struct wide_stat
 
 static uint64_t total_in_flight(const struct in_flight_view *view)
 {
-	return view->snapshot.in_flight + view->others;
+	return view->snapshot.in_flight + view->former_in_flight;
 }
 
 /* Adds the permits in former tables, and takes their estimate if the newest record has none. */
@@ -58,19 +59,20 @@ RARE static void read_former(struct in_flight_view *view)
 		struct in_flight_snapshot snapshot;
 
 		read_state(view, former, header, &snapshot);
-		view->others += snapshot.in_flight;
+		view->former_in_flight += snapshot.in_flight;
 		if (header == IN_FLIGHT_OPEN && view->header != IN_FLIGHT_OPEN &&
 		    view->snapshot.estimate[0].high == 0 && view->snapshot.estimate[0].low == 0)
 			view->snapshot.estimate[0] = snapshot.estimate[0];
 	}
 }
 
+/* Reads the key in all tables of its limit. */
 static void read_in_flight_view(struct in_flight_view *view)
 {
 	reported_key_read(&view->key);
 	view->header = in_flight_header_of(view->key.limit, &view->key.states[0].at, view->key.now_ns);
 	read_state(view, &view->key.states[0], view->header, &view->snapshot);
-	view->others = 0;
+	view->former_in_flight = 0;
 	if (view->key.count > 1)
 		read_former(view);
 }
@@ -93,7 +95,7 @@ static void update_estimate(struct in_flight_view *view, struct estimate_report 
 }
 
 /* Expires permits that were not reported in time. Together they count as one that timed out. */
-RARE static void expire_lost(struct in_flight_view *view)
+RARE static void expire_timed_out(struct in_flight_view *view)
 {
 	struct estimate_report report = {
 	    .outcome = WEIR_OUTCOME_TIMEOUT,
@@ -101,28 +103,32 @@ RARE static void expire_lost(struct in_flight_view *view)
 	    .window = estimate_window(&view->key.limit->in_flight, view->snapshot.estimate),
 	    .now_ns = view->key.now_ns};
 
-	if (in_flight_store_expiry(&view->key.states[0].at, &view->snapshot))
+	if (in_flight_drop_timed_out(&view->key.states[0].at, &view->snapshot))
 		update_estimate(view, &report);
 }
 
-static void read_current(struct in_flight_view *view)
+/* Reads the key until a read finds no permit that has timed out. */
+static void read_and_expire(struct in_flight_view *view)
 {
-	for (read_in_flight_view(view); view->snapshot.lost > 0; read_in_flight_view(view))
-		expire_lost(view);
+	for (read_in_flight_view(view); view->snapshot.timed_out > 0; read_in_flight_view(view))
+		expire_timed_out(view);
 }
 
 /* Gives a record that has just been cleaned the estimate of a former table. */
 RARE static void inherit_estimate(const struct in_flight_view *view)
 {
 	struct estimate_change change = {.after = view->snapshot.estimate[0]};
-	struct in_flight_snapshot none = {.kept = {{0, 0}}};
+	struct in_flight_snapshot none = {.estimate_stored = {{0, 0}}};
 
 	if (view->key.count > 1 && (change.after.high || change.after.low))
 		in_flight_store_estimate(&view->key.states[0].at, &none, &change);
 }
 
-/* Makes the header retain the record while permits of the newest part are in flight. */
-static enum header_result fit_in_flight_header(struct in_flight_view *view)
+/*
+ * Makes the header retain the record while permits of the newest part are in flight. A new header
+ * is first void, until the record's old cells are cleaned: the caller then reads the key again.
+ */
+static enum header_result make_header_fit(struct in_flight_view *view)
 {
 	const struct algo_limit *limit = view->key.limit;
 	const struct record_state *at = &view->key.states[0].at;
@@ -154,7 +160,7 @@ static enum header_result fit_in_flight_header(struct in_flight_view *view)
 static void close_header(struct in_flight_view *view)
 {
 	struct record_state *at = &view->key.states[0].at;
-	struct cell closing = header_released(at->header, true);
+	struct cell closing = header_released(at->header, /* closing: */ true);
 
 	if (view->header != IN_FLIGHT_OPEN || view->snapshot.in_flight > 0 ||
 	    !cell_is_pinned(at->header) || !cell_swap(at->cell, at->header, closing))
@@ -167,7 +173,7 @@ static void close_header(struct in_flight_view *view)
 	}
 	read_in_flight_view(view);
 	if (view->snapshot.in_flight > 0)
-		fit_in_flight_header(view); /* if this fails, the call that added that permit does it */
+		make_header_fit(view); /* if this fails, the call that added that permit does it */
 }
 
 /* Computes the limits from the estimate that was read. */
@@ -197,8 +203,8 @@ static void report_state(struct in_flight_view *view, struct algo_decision *out)
 }
 
 /*
- * Records that a priority class requests, if priorities are in use. Returns false if the caller has
- * to read the key again.
+ * Stores when a priority class has requested, if priorities are in use. Returns false if that
+ * changed a cell, so that the caller has to read the key again.
  */
 static bool record_class(const struct in_flight_view *view, unsigned priority)
 {
@@ -213,8 +219,8 @@ static bool record_class(const struct in_flight_view *view, unsigned priority)
 	return false;
 }
 
-/* The quota of a priority class. */
-static uint64_t quota_of(const struct in_flight_view *view, unsigned priority)
+/* How many permits may be in flight with a new one of the priority class. */
+static uint64_t class_quota(const struct in_flight_view *view, unsigned priority)
 {
 	uint64_t quota;
 
@@ -237,6 +243,7 @@ static void update_headroom(const struct in_flight_view *view, unsigned priority
 		in_flight_store_headroom(&view->key.states[0].at, &view->snapshot, &after);
 }
 
+/* Sets the denial. One that is not a peek may be recorded in the estimate. */
 static void deny(struct in_flight_view *view, bool consumes, struct algo_decision *out)
 {
 	struct estimate_change change;
@@ -271,9 +278,9 @@ static void deny_table_full(const struct in_flight_view *view, struct algo_decis
 	out->quota = view->limits.quota;
 }
 
-/* Takes up to `n` permits of a part off a record. Returns how many. */
-RARE static uint64_t release_from(struct in_flight_view *view, struct wide_state *state,
-                                  uint64_t part, uint64_t n)
+/* Takes up to `n` permits of a part off the record of any table. Returns how many. */
+RARE static uint64_t release_from_record(struct in_flight_view *view, struct wide_state *state,
+                                         uint64_t part, uint64_t n)
 {
 	struct in_flight_snapshot snapshot;
 	uint64_t released;
@@ -287,16 +294,16 @@ RARE static uint64_t release_from(struct in_flight_view *view, struct wide_state
 		header = in_flight_header_of(view->key.limit, &state->at, view->key.now_ns);
 		read_state(view, state, header, &snapshot);
 		released =
-		    header == IN_FLIGHT_OPEN ? u64_min(n, in_flight_of_part(&snapshot.counts, part)) : 0;
+		    header == IN_FLIGHT_OPEN ? u64_min(n, in_flight_given_in(&snapshot.counts, part)) : 0;
 	} while (released > 0 && !in_flight_release(&state->at, &snapshot, part, released));
 	return released;
 }
 
 /*
- * Adds a permit on the counts that were checked. Returns false if the caller has to read the key
- * again.
+ * Adds a permit on the counts that were checked, and sets its end. Returns false if the caller has
+ * to read the key again.
  */
-static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
+static bool add_permit(struct in_flight_view *view, uint64_t *until_ns)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
 	struct wide_state *newest = &view->key.states[0];
@@ -312,7 +319,7 @@ static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
 		 * off.
 		 */
 		if (in_flight_is_same_life(record_header(&newest->at), newest->at.header))
-			release_from(view, newest, part, 1);
+			release_from_record(view, newest, part, 1);
 		return false;
 	}
 	*until_ns =
@@ -320,6 +327,7 @@ static bool give_permit(struct in_flight_view *view, uint64_t *until_ns)
 	return true;
 }
 
+/* Decides on a request; one that `consumes` acquires. Returns the permit's end, or 0. */
 static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsigned priority,
                                 struct algo_decision *out)
 {
@@ -328,19 +336,21 @@ static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsi
 	for (;;) {
 		enum header_result stored;
 
-		read_current(view);
+		read_and_expire(view);
 		if (consumes && !record_class(view, priority))
 			continue;
 		set_limits(view);
-		if (total_in_flight(view) >= quota_of(view, priority)) {
+		if (total_in_flight(view) >= class_quota(view, priority)) {
 			if (consumes)
 				update_headroom(view, priority, false);
 			deny(view, consumes, out);
 			return 0;
 		}
-		stored = consumes                           ? fit_in_flight_header(view)
-		         : reported_key_is_full(&view->key) ? HEADER_NO_CAPACITY
-		                                            : HEADER_STORED;
+		stored = HEADER_STORED;
+		if (consumes)
+			stored = make_header_fit(view);
+		else if (reported_key_is_full(&view->key))
+			stored = HEADER_NO_CAPACITY;
 		if (stored == HEADER_NO_CAPACITY) {
 			deny_table_full(view, out);
 			return 0;
@@ -349,7 +359,7 @@ static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsi
 			fill_decision(view, out);
 			return 0;
 		}
-		if (stored == HEADER_STORED && give_permit(view, &until_ns)) {
+		if (stored == HEADER_STORED && add_permit(view, &until_ns)) {
 			update_headroom(view, priority, true);
 			fill_decision(view, out);
 			return until_ns;
@@ -363,13 +373,13 @@ static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsi
  */
 static bool release_one(struct in_flight_view *view, uint64_t part)
 {
-	while (view->header == IN_FLIGHT_OPEN && in_flight_of_part(&view->snapshot.counts, part) > 0) {
+	while (view->header == IN_FLIGHT_OPEN && in_flight_given_in(&view->snapshot.counts, part) > 0) {
 		if (in_flight_release(&view->key.states[0].at, &view->snapshot, part, 1))
 			return true;
 		read_in_flight_view(view);
 	}
 	for (size_t i = 1; i < view->key.count; i++)
-		if (release_from(view, &view->key.states[i], part, 1)) {
+		if (release_from_record(view, &view->key.states[i], part, 1)) {
 			read_in_flight_view(view);
 			return true;
 		}
@@ -400,12 +410,12 @@ RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
 {
 	unsigned back = 0; /* parts before the newest */
 
-	read_current(view);
-	while (back < IN_FLIGHT_PARTS && in_flight_before(&view->snapshot.counts, back) == 0)
+	read_and_expire(view);
+	while (back < IN_FLIGHT_PARTS && in_flight_given_before(&view->snapshot.counts, back) == 0)
 		back++;
 	if (back == IN_FLIGHT_PARTS)
 		return 0;
-	return release_from(view, &view->key.states[0], view->snapshot.counts.part - back, n);
+	return release_from_record(view, &view->key.states[0], view->snapshot.counts.part - back, n);
 }
 
 /*
@@ -416,7 +426,7 @@ RARE static void apply_foreign_report(struct in_flight_view *view, const struct 
 {
 	struct estimate_report report = {.outcome = call->outcome, .now_ns = view->key.now_ns};
 
-	read_current(view);
+	read_and_expire(view);
 	if (call->outcome == WEIR_OUTCOME_IGNORED || call->latency_ns == 0)
 		return;
 	report.window = estimate_window(&view->key.limit->in_flight, view->snapshot.estimate);
@@ -439,7 +449,7 @@ static void release_in_flight(struct in_flight_view *view, const struct algo_cal
 	}
 	while (left > 0 && (released = release_newest(view, left)) > 0)
 		left -= released;
-	read_current(view);
+	read_and_expire(view);
 	if (call->until_ns && released_one)
 		released_one = apply_report(view, call);
 	close_header(view);
