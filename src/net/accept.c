@@ -153,7 +153,7 @@ static void end_listener(struct listen_handle *handle)
 }
 
 /* Closes all listeners, because the loop stops. */
-void accept_end(struct net_loop *loop)
+void accept_close_listeners(struct net_loop *loop)
 {
 	loop->is_accepting = false;
 	for (struct listen_handle *handle = loop->listeners; handle; handle = handle->next)

@@ -120,7 +120,7 @@ static int set_option(int fd, int level, int option, int value)
 }
 
 /* Makes a TCP socket send without delay, and probe a silent peer. Returns 0, or -1 and errno. */
-int net_address_tune(int fd)
+int net_address_set_tcp_options(int fd)
 {
 	bool failed =
 	    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) ||
@@ -146,7 +146,7 @@ static int bind_socket(struct net_address *address, bool is_first)
 	if (fd < 0)
 		return -1;
 	/* On Linux accepted sockets inherit these options, which saves calls for each connection. */
-	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_tune(fd) ||
+	if (set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1) || net_address_set_tcp_options(fd) ||
 	    (!is_first && set_option(fd, SOL_SOCKET, SO_REUSEPORT, 1)) ||
 	    (address->any.sa_family == AF_INET6 && set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) ||
 	    bind(fd, &address->any, size) ||
@@ -169,7 +169,7 @@ int net_address_dial(const struct net_address *address, unsigned timeout_s)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 	if (!net_address_is_unix(address))
-		net_address_tune(fd);
+		net_address_set_tcp_options(fd);
 	if (connect(fd, &address->any, net_address_size(address)) == 0)
 		return fd;
 	close_keeping_errno(fd);

@@ -62,13 +62,13 @@ struct ip net_address_ip(const struct net_address *address);
  * Makes a socket send without delay, and find out within twice NET_KEEPALIVE_S that a silent peer
  * has vanished. 0, or -1 and errno.
  */
-int net_address_tune(int fd);
+int net_address_set_tcp_options(int fd);
 
 /**
  * Binds `count` listening sockets to one address; the kernel distributes connections over them.
  * Port 0 chooses a free port and writes it to *address. Another program on the port is an error,
  * even if that program shares its port. Errors: EIO. The sockets and those that they accept are
- * non-blocking and tuned by net_address_tune.
+ * non-blocking and tuned by net_address_set_tcp_options.
  *
  * A Unix socket gets a file, see net_address_remove, with the mode, owner and group of `address`.
  * The file of a dead server is replaced. The file of a running server, or a file that is no

@@ -52,7 +52,7 @@ void conn_limit_release(struct net_loop *loop, bool in_reserve)
 }
 
 /* Notifies the owner once enough connections have ended since the limit was reached. */
-void conn_limit_tick(struct net_loop *loop)
+void conn_limit_report_capacity(struct net_loop *loop)
 {
 	struct net_conn_limit *limit = loop->conn_limit;
 	size_t max = atomic_load_explicit(&limit->max, memory_order_relaxed);

@@ -39,7 +39,7 @@ static void on_connected(uv_connect_t *request, int status)
 		conn_fail(conn, status);
 		return;
 	}
-	net_address_tune(fd);
+	net_address_set_tcp_options(fd);
 	conn_start(conn);
 }
 

@@ -165,7 +165,7 @@ void deliver_backlogs(struct net_loop *loop);
 /** Calls the kind's `stop`, at most once. Returns whether the owner has appended last output. */
 bool conn_append_last_output(struct net_conn *conn);
 /** Closes a connection that exceeds a timeout. */
-void conn_tick(struct net_conn *conn, uint64_t now_ms);
+void conn_check_timeout(struct net_conn *conn, uint64_t now_ms);
 /** Whether the socket has not accepted all output. */
 bool conn_has_unsent(const struct net_conn *conn);
 /** Bytes of output that the peer has not read. */
@@ -206,7 +206,7 @@ bool conn_limit_acquire(struct net_loop *loop);
 void conn_limit_release(struct net_loop *loop, bool in_reserve);
 bool conn_limit_is_reached(const struct net_conn_limit *limit);
 /** Tells the owner once enough connections have ended. */
-void conn_limit_tick(struct net_loop *loop);
+void conn_limit_report_capacity(struct net_loop *loop);
 /** Adds a connection to the reserve. Returns the oldest one if it must end for it, or NULL. */
 struct net_conn *reserve_add(struct net_conn *conn);
 void reserve_remove(struct net_conn *conn);
@@ -227,6 +227,6 @@ void backlogs_remove(struct net_conn *conn);
 /** Starts the listeners again if an error has stopped them. */
 void accept_resume(struct net_loop *loop);
 /** Accepts the connections that the kernel has queued, then closes the listeners. */
-void accept_end(struct net_loop *loop);
+void accept_close_listeners(struct net_loop *loop);
 
 #endif

@@ -18,7 +18,7 @@
 static void end_loop(struct net_loop *loop)
 {
 	loop->phase = LOOP_ENDED;
-	accept_end(loop);
+	accept_close_listeners(loop);
 	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
 	conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
@@ -100,7 +100,7 @@ static void on_wake(uv_poll_t *wake, int status, int events)
 	    atomic_load_explicit(&loop->stop_requested, memory_order_acquire)) {
 		loop->phase = LOOP_STOPPING;
 		loop->stop_at_ms = uv_now(&loop->uv) + loop->options.stop_timeout_ms;
-		accept_end(loop);
+		accept_close_listeners(loop);
 	}
 }
 
@@ -121,8 +121,8 @@ static void on_tick(uv_timer_t *tick)
 	uint64_t now = uv_now(&loop->uv);
 
 	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
-	conn_tick(conn, now);
-	conn_limit_tick(loop);
+	conn_check_timeout(conn, now);
+	conn_limit_report_capacity(loop);
 	accept_resume(loop);
 }
 

@@ -30,7 +30,7 @@ bool conn_append_last_output(struct net_conn *conn)
  * Ends a connection whose peer was silent in one state for too long: `since_ms` is when the state
  * began or last made progress, `timeout_ms` how long it may last; 0 means for ever.
  */
-void conn_tick(struct net_conn *conn, uint64_t now_ms)
+void conn_check_timeout(struct net_conn *conn, uint64_t now_ms)
 {
 	const struct net_options *options = &conn->loop->options;
 	uint64_t since_ms = conn->progress_at_ms, timeout_ms = idle_timeout_ms(conn);

@@ -45,7 +45,7 @@ uint64_t adhoc_seconds(uint64_t ns)
 }
 
 /* The decision as the five numbers of throttlecrab. */
-void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT])
+void adhoc_throttlecrab_values(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT])
 {
 	const struct weir_decision *d = &reply->decision;
 

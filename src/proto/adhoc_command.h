@@ -30,7 +30,7 @@ enum {
 };
 
 /** The values of a reply in throttlecrab's order; times in whole seconds. */
-void adhoc_throttlecrab(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT]);
+void adhoc_throttlecrab_values(const struct reply *reply, int64_t values[THROTTLECRAB_COUNT]);
 
 /**
  * Whether the reply is a decision. These commands deny a cost that could never pass; for other

@@ -1,6 +1,6 @@
 /*
- * codec.h: the interface by which the server speaks a protocol: bytes to requests, replies to
- * bytes.
+ * codec.h: defines the interface by which the server speaks a protocol: a codec turns bytes into
+ * requests, and replies into bytes.
  *
  * A codec has no socket, thread or counter. Its session is the state of one connection. To add a
  * protocol, write a struct codec.

@@ -1,6 +1,6 @@
 /*
- * request.h: the neutral request that each protocol's bytes are translated to, and the neutral
- * reply that is translated back.
+ * request.h: defines the neutral request that each protocol's bytes are translated to, and the
+ * neutral reply that is translated back.
  *
  * Slices point into the bytes that were parsed, or into the arena given to the parser. Both live
  * until the reply is written.

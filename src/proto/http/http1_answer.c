@@ -75,7 +75,8 @@ static void add_answer(const struct request *request, const struct reply *reply,
 	out->len += head_len;
 }
 
-void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out)
+void http1_append_answer(const struct request *request, const struct reply *reply,
+                         struct buffer *out)
 {
 	if (request->kind == REQUEST_INTERIM)
 		buffer_add_text(out, "HTTP/1.1 100 Continue\r\n\r\n");

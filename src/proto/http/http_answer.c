@@ -297,9 +297,9 @@ static void add_throttlecrab_error(struct buffer *out, struct slice message)
 	buffer_add_text(out, "\"}");
 }
 
-/* Whether the request is answered with an error. If so, sets which one and its message. */
-static bool is_error(const struct request *request, const struct reply *reply,
-                     enum http_error *error, struct slice *message)
+/* Finds the error to answer with, and its message. Returns false if there is none. */
+static bool find_error(const struct request *request, const struct reply *reply,
+                       enum http_error *error, struct slice *message)
 {
 	if (request->kind == REQUEST_LOCAL) {
 		*error = (enum http_error)request->reply_code;
@@ -333,7 +333,7 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 	};
 
 	if (request->flags & HTTP_KOALA)
-		http_koala_error(answer->body, error, message);
+		http_koala_add_error(answer->body, error, message);
 	else if (request->flags & HTTP_THROTTLECRAB)
 		add_throttlecrab_error(answer->body, message);
 	else
@@ -342,7 +342,7 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 	if (!(request->flags & HTTP_KOALA && error == HTTP_ERROR_STORE))
 		answer->status = errors[error].status;
 	if (error == HTTP_ERROR_METHOD)
-		add_text_field(answer, HTTP_ANSWER_ALLOW, allow[request->detail]);
+		add_text_field(answer, HTTP_ANSWER_ALLOW, allow[request->detail]); /* the route's methods */
 	if (error == HTTP_ERROR_UNAUTHORIZED)
 		add_text_field(answer, HTTP_ANSWER_WWW_AUTHENTICATE,
 		               "Bearer, Basic realm=\"weir\", charset=\"UTF-8\"");
@@ -354,7 +354,7 @@ static void add_throttlecrab(struct buffer *out, const struct reply *reply)
 	int64_t values[THROTTLECRAB_COUNT];
 	char *to;
 
-	adhoc_throttlecrab(reply, values);
+	adhoc_throttlecrab_values(reply, values);
 	to = buffer_reserve(out, DECISION_MAX);
 	if (!to)
 		return;
@@ -408,14 +408,14 @@ static void add_item(struct buffer *out, bool is_koala, const struct request *it
 {
 	enum http_error error;
 	struct slice message;
-	bool failed = is_error(item, reply, &error, &message);
+	bool failed = find_error(item, reply, &error, &message);
 
 	if (is_koala)
 		http_koala_begin_item(out, item);
 	if (failed)
-		(is_koala ? http_koala_error : add_error)(out, error, message);
+		(is_koala ? http_koala_add_error : add_error)(out, error, message);
 	else if (is_koala)
-		http_koala_body(item, reply, out);
+		http_koala_add_body(item, reply, out);
 	else
 		add_decision(out, reply);
 	if (is_koala)
@@ -438,7 +438,7 @@ static void answer_koala(struct http_answer *answer, const struct request *reque
 {
 	if (request->kind == REQUEST_POLICY || request->kind == REQUEST_COUNTERS)
 		answer->type = PLAIN_TYPE;
-	answer->status = http_koala_body(request, reply, answer->body);
+	answer->status = http_koala_add_body(request, reply, answer->body);
 }
 
 /* Begins a stream of server-sent events; the server appends the events later. */
@@ -516,7 +516,7 @@ void http_answer_make(struct http_answer *answer, const struct request *request,
 	answer->values = (struct buffer){
 	    .data = answer->space, .capacity = sizeof answer->space, .max = sizeof answer->space};
 	answer->body = body;
-	if (is_error(request, reply, &error, &message))
+	if (find_error(request, reply, &error, &message))
 		answer_error(answer, request, error, message);
 	else
 		answer_result(answer, request, reply);

@@ -134,9 +134,9 @@ static void reply_to(void *state, const struct request *request, const struct re
 	struct http_session *session = state;
 
 	if (__builtin_expect(session->http2 != NULL, 0))
-		http2_reply(request, reply, out);
+		http2_store_answer(request, reply, out);
 	else
-		http1_answer(request, reply, out);
+		http1_append_answer(request, reply, out);
 }
 
 static void frame_answers(void *state, struct slice answers, struct buffer *out)

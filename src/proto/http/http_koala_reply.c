@@ -4,7 +4,7 @@
 
 #define OK_BODY "{\"err_no\":0,\"err_msg\":\"OK\"}"
 
-void http_koala_error(struct buffer *out, enum http_error error, struct slice message)
+void http_koala_add_error(struct buffer *out, enum http_error error, struct slice message)
 {
 	buffer_add_text(out, error == HTTP_ERROR_UNKNOWN_RULE ? "{\"err_no\":-2" : "{\"err_no\":-1");
 	buffer_add_text(out, ",\"err_msg\":\"");
@@ -41,8 +41,8 @@ void http_koala_begin_item(struct buffer *out, const struct request *item)
 }
 
 /* Appends the body, and returns the status of the answer. */
-const char *http_koala_body(const struct request *request, const struct reply *reply,
-                            struct buffer *out)
+const char *http_koala_add_body(const struct request *request, const struct reply *reply,
+                                struct buffer *out)
 {
 	switch ((enum request_kind)request->kind) {
 	case REQUEST_EACH_LIMIT:

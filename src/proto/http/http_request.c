@@ -275,7 +275,7 @@ static int read_proxied(struct http_request *http, struct slice path, struct sli
 		return status;
 	if (uri.data)
 		split_target(uri, &path, query);
-	if (query_normalize(http->fill.arena, path, &path) != 0)
+	if (query_normalize_path(http->fill.arena, path, &path) != 0)
 		return request_out_of_memory(http);
 	http->fill.request->from_proxy = true;
 	status = read_proxy_login(http);

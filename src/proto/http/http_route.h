@@ -1,4 +1,4 @@
-/* http_route.h: the table of HTTP routes: path, methods, permission and kind of request. */
+/* http_route.h: describes the HTTP routes: path, methods, permission and kind of request. */
 #ifndef PROTO_HTTP_ROUTE_H
 #define PROTO_HTTP_ROUTE_H
 

@@ -1,4 +1,4 @@
-/* http_session.h: the state of an HTTP connection, and the errors and flags of its answers. */
+/* http_session.h: defines the state of an HTTP connection, and the errors and flags of answers. */
 #ifndef PROTO_HTTP_SESSION_H
 #define PROTO_HTTP_SESSION_H
 
@@ -77,14 +77,15 @@ enum http_error http_throttlecrab_error_of(int status);
 /* In http_koala_reply.c. */
 
 /** Appends the body of an answer to a request of Koala's routes; returns the status. */
-const char *http_koala_body(const struct request *request, const struct reply *reply,
-                            struct buffer *out);
+const char *http_koala_add_body(const struct request *request, const struct reply *reply,
+                                struct buffer *out);
 /** Appends the body of an error. */
-void http_koala_error(struct buffer *out, enum http_error error, struct slice message);
+void http_koala_add_error(struct buffer *out, enum http_error error, struct slice message);
 /** Appends the text before the body of an item's answer; the caller appends a brace after it. */
 void http_koala_begin_item(struct buffer *out, const struct request *item);
 
 /** Appends the answer in the form of HTTP/1. */
-void http1_answer(const struct request *request, const struct reply *reply, struct buffer *out);
+void http1_append_answer(const struct request *request, const struct reply *reply,
+                         struct buffer *out);
 
 #endif

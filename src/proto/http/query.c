@@ -78,7 +78,7 @@ int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 	return 0;
 }
 
-int query_normalize(struct arena *arena, struct slice path, struct slice *out)
+int query_normalize_path(struct arena *arena, struct slice path, struct slice *out)
 {
 	if (query_decode_path(arena, path, out) != 0)
 		return WEIR_ENOMEM;

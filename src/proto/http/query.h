@@ -29,6 +29,6 @@ int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 
 /** Decodes a path once and normalizes it, see path.h: %2e and %2f count as "." and "/". 0 or
  * ENOMEM. */
-int query_normalize(struct arena *arena, struct slice path, struct slice *out);
+int query_normalize_path(struct arena *arena, struct slice path, struct slice *out);
 
 #endif

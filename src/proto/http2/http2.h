@@ -3,8 +3,9 @@
  *
  * Each call of http2_parse gives nghttp2 one frame, so it returns one request at most. A header
  * becomes fields, which http_request.h reads as those of HTTP/1. An answer is stored as fields and
- * a body (http2_reply) and becomes frames when it is sent (http2_frame_answers). The reason is that
- * frames must be sent in the order in which nghttp2 makes them, while some answers are delayed.
+ * a body (http2_store_answer) and becomes frames when it is sent (http2_frame_answers). The reason
+ * is that frames must be sent in the order in which nghttp2 makes them, while some answers are
+ * delayed.
  *
  * A stream stores the part of its answer that the peer's flow-control window does not admit.
  */
@@ -48,7 +49,8 @@ void http2_append_goodbye(struct http2 *http2, struct buffer *out);
 uint64_t http2_unfinished_request(const struct http2 *http2);
 unsigned http2_next_cancelled(struct http2 *http2);
 void http2_find_cancellations(struct http2 *http2, struct slice data);
-void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out);
+void http2_store_answer(const struct request *request, const struct reply *reply,
+                        struct buffer *out);
 void http2_frame_answers(struct http2 *http2, struct slice answers, struct buffer *out);
 
 #endif

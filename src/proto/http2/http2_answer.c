@@ -12,7 +12,7 @@
 #include "proto/http/http_session.h"
 #include "proto/http2/http2_internal.h"
 
-/* An answer as http2_reply stores it; its body and the values of its fields follow. */
+/* An answer as http2_store_answer stores it; its body and the values of its fields follow. */
 struct stored_answer {
 	uint32_t request_number, body_len, values_len;
 	uint32_t content_len; /* Content-Length, also if the body is not sent */
@@ -27,7 +27,8 @@ struct stored_answer {
 #define FIELDS_MAX (HTTP_ANSWER_NAMES + 3)
 
 /* Appends the answer as a struct stored_answer; http2_frame_answers reads it. */
-void http2_reply(const struct request *request, const struct reply *reply, struct buffer *out)
+void http2_store_answer(const struct request *request, const struct reply *reply,
+                        struct buffer *out)
 {
 	struct stored_answer stored;
 	struct http_answer answer;

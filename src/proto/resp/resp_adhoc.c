@@ -82,7 +82,7 @@ void resp_write_throttle(const struct reply *reply, struct buffer *out)
 {
 	int64_t values[THROTTLECRAB_COUNT];
 
-	adhoc_throttlecrab(reply, values);
+	adhoc_throttlecrab_values(reply, values);
 	resp_write_integers(out, THROTTLECRAB_COUNT, values, THROTTLECRAB_COUNT);
 }
 

@@ -23,19 +23,19 @@ struct resp_subcommand {
 	void (*answer)(const struct resp_call *call);
 };
 
-void resp_call_ok(const struct resp_call *call);
-void resp_call_error(const struct resp_call *call, const char *format, ...)
+void resp_call_write_ok(const struct resp_call *call);
+void resp_call_write_error(const struct resp_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Writes the length of a map of `n` pairs, or in RESP2 of an array of twice as many. */
-void resp_call_map(const struct resp_call *call, uint64_t n);
-void resp_call_null(const struct resp_call *call);
+void resp_call_begin_map(const struct resp_call *call, uint64_t n);
+void resp_call_write_null(const struct resp_call *call);
 /** Writes a text for people, which has a type of its own in RESP3. */
-void resp_call_verbatim(const struct resp_call *call, struct slice text);
+void resp_call_write_text(const struct resp_call *call, struct slice text);
 /** Runs the subcommand that the second word names, or answers with an error. */
-void resp_call_subcommand(const struct resp_subcommand *table, size_t table_len,
-                          const struct resp_call *call);
+void resp_call_run_subcommand(const struct resp_subcommand *table, size_t table_len,
+                              const struct resp_call *call);
 
-#define RESP_CALL_SUBCOMMAND(table)                                                                \
-	resp_call_subcommand(table, sizeof(table) / sizeof *(table), call)
+#define RESP_RUN_SUBCOMMAND(table)                                                                 \
+	resp_call_run_subcommand(table, sizeof(table) / sizeof *(table), call)
 
 #endif

@@ -13,13 +13,13 @@ static bool check_client_name(const struct resp_call *call, struct slice name)
 	for (size_t i = 0; i < name.len; i++) {
 		if (name.data[i] >= '!' && name.data[i] <= '~')
 			continue;
-		resp_call_error(call,
-		                "Client names cannot contain spaces, newlines or special characters.");
+		resp_call_write_error(
+		    call, "Client names cannot contain spaces, newlines or special characters.");
 		return false;
 	}
 	if (name.len > RESP_NAME_MAX) {
-		resp_call_error(call, "expected a client name of at most %d bytes, found %zu",
-		                RESP_NAME_MAX, name.len);
+		resp_call_write_error(call, "expected a client name of at most %d bytes, found %zu",
+		                      RESP_NAME_MAX, name.len);
 		return false;
 	}
 	return true;
@@ -58,7 +58,7 @@ int resp_read_auth(struct fill *fill, const struct resp_spec *spec, const struct
 
 static void write_hello(const struct resp_call *call)
 {
-	resp_call_map(call, 7);
+	resp_call_begin_map(call, 7);
 	resp_write_bulk(call->out, SLICE("server"));
 	resp_write_bulk(call->out, SLICE("weir"));
 	resp_write_bulk(call->out, SLICE("version"));
@@ -89,7 +89,7 @@ static bool read_hello(const struct resp_call *call, struct hello *hello)
 {
 	hello->version = (uint64_t)call->session->protocol_version;
 	if (call->word_count > 1 && !parse_u64(call->words[1], &hello->version)) {
-		resp_call_error(call, "Protocol version is not an integer or out of range");
+		resp_call_write_error(call, "Protocol version is not an integer or out of range");
 		return false;
 	}
 	if (hello->version != 2 && hello->version != 3) {
@@ -104,8 +104,8 @@ static bool read_hello(const struct resp_call *call, struct hello *hello)
 		           i + 1 < call->word_count) {
 			hello->name = call->words[++i];
 		} else {
-			resp_call_error(call, "Syntax error in HELLO option '%.*s'",
-			                FILL_QUOTE(call->words[i]));
+			resp_call_write_error(call, "Syntax error in HELLO option '%.*s'",
+			                      FILL_QUOTE(call->words[i]));
 			return false;
 		}
 	}
@@ -154,11 +154,11 @@ void resp_run_select(const struct resp_call *call)
 	int64_t index;
 
 	if (!parse_i64(call->words[1], &index))
-		resp_call_error(call, "value is not an integer or out of range");
+		resp_call_write_error(call, "value is not an integer or out of range");
 	else if (index < 0 || index > INT_MAX)
-		resp_call_error(call, "DB index is out of range");
+		resp_call_write_error(call, "DB index is out of range");
 	else
-		resp_call_ok(call);
+		resp_call_write_ok(call);
 }
 
 void resp_run_reset(const struct resp_call *call)
@@ -174,7 +174,7 @@ static void client_setname(const struct resp_call *call)
 	if (!check_client_name(call, call->words[2]))
 		return;
 	set_client_name(call, call->words[2]);
-	resp_call_ok(call);
+	resp_call_write_ok(call);
 }
 
 static void client_getname(const struct resp_call *call)
@@ -183,7 +183,7 @@ static void client_getname(const struct resp_call *call)
 		resp_write_bulk(call->out,
 		                (struct slice){call->session->client_name, call->session->client_name_len});
 	else
-		resp_call_null(call);
+		resp_call_write_null(call);
 }
 
 static void client_id(const struct resp_call *call)
@@ -200,7 +200,7 @@ static void client_info(const struct resp_call *call)
 	              (unsigned long long)session->connection_id, (int)session->client_name_len,
 	              session->client_name, (int)call->user.len, call->user.data,
 	              session->protocol_version);
-	resp_call_verbatim(call, (struct slice){text.data, text.len});
+	resp_call_write_text(call, (struct slice){text.data, text.len});
 	buffer_free(&text);
 }
 
@@ -287,16 +287,16 @@ static void client_tracking(const struct resp_call *call)
 
 	if ((!on && !slice_equal_nocase(call->words[2], SLICE("OFF"))) ||
 	    !read_tracking_options(call, &flags)) {
-		resp_call_error(call, "syntax error");
+		resp_call_write_error(call, "syntax error");
 		return;
 	}
 	conflict = on ? find_tracking_conflict(call->session->tracking_flags, flags) : NULL;
 	if (conflict) {
-		resp_call_error(call, "%s", conflict);
+		resp_call_write_error(call, "%s", conflict);
 		return;
 	}
 	call->session->tracking_flags = on ? flags : 0;
-	resp_call_ok(call);
+	resp_call_write_ok(call);
 }
 
 /* CLIENT CACHING YES announces that the next reply will be cached. */
@@ -306,16 +306,17 @@ static void client_caching(const struct resp_call *call)
 	bool yes = slice_equal_nocase(call->words[2], SLICE("YES"));
 
 	if (!(tracking & (TRACKING_OPTIN | TRACKING_OPTOUT)))
-		resp_call_error(call, "CLIENT CACHING can be called only when the client is in tracking "
+		resp_call_write_error(call,
+		                      "CLIENT CACHING can be called only when the client is in tracking "
 		                      "mode with OPTIN or OPTOUT mode enabled");
 	else if (!yes && !slice_equal_nocase(call->words[2], SLICE("NO")))
-		resp_call_error(call, "syntax error");
+		resp_call_write_error(call, "syntax error");
 	else if (!(tracking & (yes ? TRACKING_OPTIN : TRACKING_OPTOUT)))
-		resp_call_error(call,
-		                "CLIENT CACHING %s is only valid when tracking is enabled in %s mode.",
-		                yes ? "YES" : "NO", yes ? "OPTIN" : "OPTOUT");
+		resp_call_write_error(
+		    call, "CLIENT CACHING %s is only valid when tracking is enabled in %s mode.",
+		    yes ? "YES" : "NO", yes ? "OPTIN" : "OPTOUT");
 	else
-		resp_call_ok(call);
+		resp_call_write_ok(call);
 }
 
 /* Notices are redirected to no connection (0); -1 if tracking is off. */
@@ -331,7 +332,7 @@ static void client_trackinginfo(const struct resp_call *call)
 
 	for (size_t i = 0; i < TRACKING_OPTION_COUNT; i++)
 		shown_count += tracking_options[i].shown.len > 0 && (tracking & tracking_options[i].flag);
-	resp_call_map(call, 3);
+	resp_call_begin_map(call, 3);
 	resp_write_bulk(call->out, SLICE("flags"));
 	resp_write_length(call->out, call->session->protocol_version == 3 ? '~' : '*', shown_count);
 	resp_write_bulk(call->out, tracking & TRACKING_ON ? SLICE("on") : SLICE("off"));
@@ -347,7 +348,7 @@ static void client_trackinginfo(const struct resp_call *call)
 void resp_run_client(const struct resp_call *call)
 {
 	static const struct resp_subcommand table[] = {
-	    {SLICE("SETINFO"), 4, 4, resp_call_ok},
+	    {SLICE("SETINFO"), 4, 4, resp_call_write_ok},
 	    {SLICE("SETNAME"), 3, 3, client_setname},
 	    {SLICE("GETNAME"), 2, 2, client_getname},
 	    {SLICE("ID"), 2, 2, client_id},
@@ -357,10 +358,10 @@ void resp_run_client(const struct resp_call *call)
 	    {SLICE("TRACKINGINFO"), 2, 2, client_trackinginfo},
 	    {SLICE("CACHING"), 3, 3, client_caching},
 	    {SLICE("GETREDIR"), 2, 2, client_getredir},
-	    {SLICE("NO-EVICT"), 3, 3, resp_call_ok},
-	    {SLICE("NO-TOUCH"), 3, 3, resp_call_ok},
-	    {SLICE("CAPA"), 3, RESP_ARGS_ANY, resp_call_ok},
+	    {SLICE("NO-EVICT"), 3, 3, resp_call_write_ok},
+	    {SLICE("NO-TOUCH"), 3, 3, resp_call_write_ok},
+	    {SLICE("CAPA"), 3, RESP_ARGS_ANY, resp_call_write_ok},
 	};
 
-	RESP_CALL_SUBCOMMAND(table);
+	RESP_RUN_SUBCOMMAND(table);
 }

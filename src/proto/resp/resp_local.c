@@ -22,7 +22,7 @@ void resp_run_echo(const struct resp_call *call)
 
 void resp_run_ok(const struct resp_call *call)
 {
-	resp_call_ok(call);
+	resp_call_write_ok(call);
 }
 
 /* Writes the name of a command as Redis does, in small letters. */
@@ -104,7 +104,7 @@ static void command_list(const struct resp_call *call)
 /* Documents no command; redis-cli then completes by the names of COMMAND. */
 static void command_docs(const struct resp_call *call)
 {
-	resp_call_map(call, 0);
+	resp_call_begin_map(call, 0);
 }
 
 void resp_run_command(const struct resp_call *call)
@@ -119,7 +119,7 @@ void resp_run_command(const struct resp_call *call)
 	if (call->word_count == 1)
 		command_info(call);
 	else
-		RESP_CALL_SUBCOMMAND(table);
+		RESP_RUN_SUBCOMMAND(table);
 }
 
 void resp_run_info(const struct resp_call *call)
@@ -132,7 +132,7 @@ void resp_run_info(const struct resp_call *call)
 	                   "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
 	                   RESP_REDIS_VERSION, weir_version(), 8 * sizeof(void *));
 
-	resp_call_verbatim(call, (struct slice){text, (size_t)len});
+	resp_call_write_text(call, (struct slice){text, (size_t)len});
 }
 
 /* Settings by which clients learn about a server; redis-benchmark reads the first two. */
@@ -162,7 +162,7 @@ static void config_get(const struct resp_call *call)
 
 	for (size_t i = 0; i < SETTING_COUNT; i++)
 		found += is_requested(settings[i].name, call->words, call->word_count);
-	resp_call_map(call, found);
+	resp_call_begin_map(call, found);
 	for (size_t i = 0; i < SETTING_COUNT; i++) {
 		if (!is_requested(settings[i].name, call->words, call->word_count))
 			continue;
@@ -177,7 +177,7 @@ void resp_run_config(const struct resp_call *call)
 	    {SLICE("GET"), 3, RESP_ARGS_ANY, config_get},
 	};
 
-	RESP_CALL_SUBCOMMAND(table);
+	RESP_RUN_SUBCOMMAND(table);
 }
 
 static void acl_whoami(const struct resp_call *call)
@@ -194,5 +194,5 @@ void resp_run_acl(const struct resp_call *call)
 	    {SLICE("WHOAMI"), 2, 2, acl_whoami},
 	};
 
-	RESP_CALL_SUBCOMMAND(table);
+	RESP_RUN_SUBCOMMAND(table);
 }

@@ -1,5 +1,5 @@
 /*
- * resp_session.h: the state of a RESP connection, and the table of commands.
+ * resp_session.h: defines the state of a RESP connection, and the entries of the table of commands.
  *
  * A command either becomes a request for the server (`fill_request`, and later `write_reply`), or
  * the codec answers it (`answer`). `answer` is called when the replies to all commands before are
