@@ -1,3 +1,8 @@
+/*
+ * decisions.c: counts decisions in the metrics and in the list of the most denied keys, and logs
+ * phase changes of circuit breakers (closed, open, half-open). The engine calls it for each
+ * decision on a limit.
+ */
 #include "server/admin/decisions.h"
 
 #include <string.h>
@@ -5,18 +10,18 @@
 #include "engine/engine.h"
 #include "server/admin/key_phases.h"
 
-void decisions_count(struct decider *decider, size_t metric, bool shadow, bool allowed,
+void decisions_count(struct decider *decider, size_t index, bool shadow, bool allowed,
                      enum weir_reason reason)
 {
 	struct metrics_counts *counts =
-	    metrics_counts_of(decider->config->limit_counters[metric], decider->index);
+	    metrics_counts_of(decider->config->limit_counters[index], decider->index);
 
 	metrics_add(&counts->decisions[shadow][reason][allowed], 1);
 }
 
 /*
- * Shows a hash ("#" and 8 hexadecimal digits) for keys such as tokens and cookies of visitors. Not
- * inlined: requests that pass need no space for the text.
+ * Counts a denial in the list of the most denied keys, which shows a secret key, such as a token or
+ * cookie, by a hash. Not inlined: requests that pass need no space on the stack for the text.
  */
 __attribute__((noinline)) static void count_denied(struct decider *decider,
                                                    const struct plan_step *step, const char *limit)
@@ -32,20 +37,22 @@ __attribute__((noinline)) static void count_denied(struct decider *decider,
 void decisions_count_step(void *context, const struct plan_step *step)
 {
 	struct decider *decider = decider_of(context);
-	size_t metric = engine_limit_index(decider->config->engine, step->limit);
+	size_t index = engine_limit_index(decider->config->engine, step->limit);
 
-	decisions_count(decider, metric, step->shadow, step->allowed, step->reason);
+	decisions_count(decider, index, step->shadow, step->allowed, step->reason);
 	if (!step->allowed && !step->shadow)
-		count_denied(decider, step, decider->config->limit_counters[metric]->name);
+		count_denied(decider, step, decider->config->limit_counters[index]->name);
 }
 
+/* Counts an operation that the limit's Redis could not do, by the policy that replaced it. */
 void decisions_count_failure(void *context, const struct plan_step *step, enum rules_failure policy)
 {
 	struct decider *decider = decider_of(context);
-	size_t metric = engine_limit_index(decider->config->engine, step->limit);
+	size_t index = engine_limit_index(decider->config->engine, step->limit);
 
-	metrics_add(
-	    &metrics_counts_of(decider->config->limit_counters[metric], decider->index)->failures[policy], 1);
+	metrics_add(&metrics_counts_of(decider->config->limit_counters[index], decider->index)
+	                 ->failures[policy],
+	            1);
 }
 
 static void log_phase_change(struct decider *decider, const char *limit,
@@ -59,72 +66,79 @@ static void log_phase_change(struct decider *decider, const char *limit,
 	    {"from", breaker_phase_text(change->from), 0},
 	    {"to", breaker_phase_text(change->to), 0},
 	    {"cause", breaker_cause_text(change->cause), 0},
-	    {"by", decider->forced_by, 0},
+	    {"by", decider->forced_by, 0}, /* the operator; the last field may be omitted */
 	};
+	size_t count = sizeof fields / sizeof *fields;
+	bool has_operator = change->cause == ALGO_BY_FORCE && decider->forced_by;
 
 	log_write(decider->shared->log, level, "breaker_turned", fields,
-	          change->cause == ALGO_BY_FORCE && decider->forced_by ? 6 : 5);
+	          has_operator ? count : count - 1);
 }
 
 /*
- * Records the phase that the key has now, and fills in the changes to it. Returns how many.
+ * Reads the key's phase from the table again, records it, and fills in the changes that led to it.
+ * Returns how many.
  *
- * No operation changes a phase that has ended by time, so it is noticed here. The mutex is the one
- * under which an operator forces a key, so any forced phase that is seen here is recorded there.
+ * A ramp or a force ends by time without any operation that changes the phase; the difference to
+ * the recorded phase shows it here. An operator forces a key under the same mutex, so a forced
+ * phase that is read here is also among the forced keys.
  */
-static size_t observe_phase(struct decider *decider, const struct plan_step *step,
-                            struct key_phase *key, struct algo_phase_change *changes)
+static size_t record_viewed_phase(struct decider *decider, const struct plan_step *step,
+                                  struct key_phase *key, struct algo_phase_change *changes)
 {
 	struct decision_context context = decider->context;
-	struct algo_decision outcome;
-	enum breaker_phase before;
+	struct algo_decision decision;
+	enum breaker_phase recorded;
+	bool ended_by_time;
 
-	context.phase_changed = NULL; /* otherwise engine_view would call decisions_count_phase again */
+	context.phase_changed = NULL; /* or engine_view would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
-	engine_view(&context, step->limit, key->hash, &outcome);
-	key->phase = outcome.phase;
-	before = key_phases_record(decider->shared->phases, key);
+	engine_view(&context, step->limit, key->hash, &decision);
+	key->phase = decision.phase;
+	recorded = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
-	memcpy(changes, outcome.phase_changes, sizeof outcome.phase_changes);
-	if (outcome.phase_change_count == 0 && outcome.phase == BREAKER_CLOSED &&
-	    (before == BREAKER_RAMP || before >= BREAKER_FORCED_OPEN))
-		changes[outcome.phase_change_count++] =
-		    (struct algo_phase_change){(uint8_t)before, BREAKER_CLOSED, ALGO_BY_TIME};
-	return outcome.phase_change_count;
+	memcpy(changes, decision.phase_changes, sizeof decision.phase_changes);
+	ended_by_time = decision.phase == BREAKER_CLOSED &&
+	                (recorded == BREAKER_RAMP || recorded >= BREAKER_FORCED_OPEN);
+	if (decision.phase_change_count == 0 && ended_by_time)
+		changes[decision.phase_change_count++] =
+		    (struct algo_phase_change){(uint8_t)recorded, BREAKER_CLOSED, ALGO_BY_TIME};
+	return decision.phase_change_count;
 }
 
-/* Records the phase of a key that has changed or is not known, and logs and counts the changes. */
-__attribute__((noinline)) static void record_phase(struct decider *decider,
-                                                   const struct plan_step *step,
-                                                   const struct algo_decision *outcome)
+/* Records the phase of a key that has changed or is new here, and logs and counts the changes. */
+__attribute__((noinline)) static void record_and_log_phase(struct decider *decider,
+                                                           const struct plan_step *step,
+                                                           const struct algo_decision *decision)
 {
 	struct key_phase key = {
-	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = outcome->phase};
-	size_t metric = engine_limit_index(decider->config->engine, step->limit);
-	const struct named_counters *limit = decider->config->limit_counters[metric];
+	    .hash = step->key.hash, .limit = step->limit->algo.identity, .phase = decision->phase};
+	size_t index = engine_limit_index(decider->config->engine, step->limit);
+	const struct named_counters *limit = decider->config->limit_counters[index];
 	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
-	size_t n = outcome->phase_change_count;
+	size_t n = decision->phase_change_count;
 	char text[KEY_PHASES_HASH_TEXT];
 
 	key_phases_set_name(&key, step->key_is_secret ? key_phases_hash_text(key.hash, text)
 	                                              : step->key_name);
-	memcpy(changes, outcome->phase_changes, sizeof changes);
+	memcpy(changes, decision->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);
 	else
-		n = observe_phase(decider, step, &key, changes);
+		n = record_viewed_phase(decider, step, &key, changes);
 	for (size_t i = 0; i < n; i++) {
 		metrics_add(&metrics_counts_of(limit, decider->index)->phase_changes[changes[i].to], 1);
 		log_phase_change(decider, step->limit->name, &key, &changes[i]);
 	}
 }
 
+/* Called for each decision on a circuit breaker; most find the recorded phase and do nothing. */
 void decisions_count_phase(void *context, const struct plan_step *step,
-                           const struct algo_decision *outcome)
+                           const struct algo_decision *decision)
 {
 	struct decider *decider = decider_of(context);
 
-	if (outcome->phase_change_count > 0 ||
-	    !key_phases_knows(decider->shared->phases, step->key.hash, outcome->phase))
-		record_phase(decider, step, outcome);
+	if (decision->phase_change_count > 0 ||
+	    !key_phases_knows(decider->shared->phases, step->key.hash, decision->phase))
+		record_and_log_phase(decider, step, decision);
 }

@@ -7,13 +7,13 @@
 
 #include "server/requests/decider.h"
 
-/** Counts a decision under the limit with that index of metrics. */
-void decisions_count(struct decider *decider, size_t metric, bool shadow, bool allowed,
+/** Counts a decision under the limit at `index` in limit_counters. */
+void decisions_count(struct decider *decider, size_t index, bool shadow, bool allowed,
                      enum weir_reason reason);
 /** The callbacks `observe`, `phase_changed` and `failed` of a decision context. */
 void decisions_count_step(void *context, const struct plan_step *step);
 void decisions_count_phase(void *context, const struct plan_step *step,
-                           const struct algo_decision *outcome);
+                           const struct algo_decision *decision);
 void decisions_count_failure(void *context, const struct plan_step *step,
                              enum rules_failure policy);
 

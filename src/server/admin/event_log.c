@@ -1,3 +1,8 @@
+/*
+ * event_log.c: writes the log of the server to stderr, one line for each event, by a thread of its
+ * own, so that no other thread waits for stderr. Drops lines of an event that comes too often, and
+ * lines that find the queue full.
+ */
 #include "server/admin/event_log.h"
 
 #include <errno.h>
@@ -14,14 +19,14 @@
 #include "base/number.h"
 #include "base/os/os.h"
 
-#define EVENTS_MAX 64 /* kinds of events; more kinds would share buckets */
+#define EVENT_KINDS_MAX 64 /* kinds of events; more kinds would share buckets */
 
 #define CLOSE_TIMEOUT_MS 1000
 
 /* A line that waits to be written. */
-struct line {
+struct queued_line {
 	struct list_node node;
-	uint64_t newly_dropped; /* the number that the line shows as "dropped" */
+	uint64_t drops_to_show; /* that the line shows as "dropped" */
 	size_t len;
 	char text[];
 };
@@ -29,16 +34,16 @@ struct line {
 struct log {
 	enum log_format format;
 	int fd;
-	weir_limit *limit;
-	weir_table *buckets;    /* keyed by event */
-	log_listener *listener; /* NULL without a listener */
-	void *context;
-	_Atomic uint64_t dropped;
-	_Atomic uint64_t newly_dropped; /* since the last line that shows them */
+	weir_limit *event_rate;
+	weir_table *buckets;            /* of tokens, one for each event */
+	log_listener *listener;         /* NULL without a listener */
+	void *context;                  /* the first argument of `listener` */
+	_Atomic uint64_t dropped;       /* lines in all */
+	_Atomic uint64_t drops_to_show; /* since the last line that shows them */
 	pthread_mutex_t mutex;          /* of the fields below */
 	pthread_cond_t changed;
 	struct list lines;
-	size_t waiting; /* bytes, with the line that is being written */
+	size_t queued_bytes; /* with the line that is being written */
 	bool is_closing, has_writer;
 	pthread_t writer;
 };
@@ -46,14 +51,15 @@ struct log {
 static const char *const level_names[] = {
     [LOG_INFO] = "info", [LOG_WARNING] = "warning", [LOG_ERROR] = "error"};
 
-/* Drops a line, and with it the number of dropped lines that it would have shown. */
-static void drop_line(struct log *log, uint64_t newly_dropped)
+/* Counts a dropped line, and again the `drops_to_show` that it would have shown. */
+static void count_dropped_line(struct log *log, uint64_t drops_to_show)
 {
 	atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&log->newly_dropped, 1 + newly_dropped, memory_order_relaxed);
+	atomic_fetch_add_explicit(&log->drops_to_show, 1 + drops_to_show, memory_order_relaxed);
 }
 
-static bool write_all(const struct log *log, const struct line *line)
+/* Returns false if writing failed. */
+static bool write_all(const struct log *log, const struct queued_line *line)
 {
 	size_t written = 0;
 
@@ -69,21 +75,21 @@ static bool write_all(const struct log *log, const struct line *line)
 	return true;
 }
 
-/* Returns when the log is closed and all lines are written. */
+/* The writer's thread. Returns when the log is closed and all lines are written. */
 static void *run_writer(void *argument)
 {
 	struct log *log = argument;
 
 	pthread_mutex_lock(&log->mutex);
 	for (;;) {
-		struct line *line = list_of(list_pop(&log->lines), struct line, node);
+		struct queued_line *line = list_of(list_pop(&log->lines), struct queued_line, node);
 
 		if (line) {
 			pthread_mutex_unlock(&log->mutex);
 			if (!write_all(log, line))
-				drop_line(log, line->newly_dropped);
+				count_dropped_line(log, line->drops_to_show);
 			pthread_mutex_lock(&log->mutex);
-			log->waiting -= line->len;
+			log->queued_bytes -= line->len;
 			pthread_cond_broadcast(&log->changed);
 			free(line);
 		} else if (log->is_closing) {
@@ -108,7 +114,8 @@ static bool start_writer(struct log *log)
 	return log->has_writer;
 }
 
-static void open_queue(struct log *log)
+/* The condition uses the monotonic clock, by which log_flush waits. */
+static void init_queue(struct log *log)
 {
 	pthread_condattr_t attributes;
 
@@ -127,10 +134,10 @@ struct log *log_open(enum log_format format, int fd)
 		return NULL;
 	log->format = format;
 	log->fd = fd;
-	open_queue(log);
+	init_queue(log);
 	if (weir_limit_open(&(struct weir_limit_options){.rate = {LOG_RATE}, .burst = LOG_BURST},
-	                    &log->limit, NULL) == WEIR_OK &&
-	    weir_table_open(&(struct weir_table_options){.capacity = EVENTS_MAX}, &log->buckets,
+	                    &log->event_rate, NULL) == WEIR_OK &&
+	    weir_table_open(&(struct weir_table_options){.capacity = EVENT_KINDS_MAX}, &log->buckets,
 	                    NULL) == WEIR_OK &&
 	    start_writer(log))
 		return log;
@@ -138,6 +145,7 @@ struct log *log_open(enum log_format format, int fd)
 	return NULL;
 }
 
+/* Waits until all lines are written. Returns false if the time ended before. */
 bool log_flush(struct log *log, uint64_t timeout_ms)
 {
 	uint64_t end_ns = os_monotonic_ns() + timeout_ms * NS_PER_MS;
@@ -145,10 +153,10 @@ bool log_flush(struct log *log, uint64_t timeout_ms)
 	bool written;
 
 	pthread_mutex_lock(&log->mutex);
-	while (log->waiting > 0 &&
+	while (log->queued_bytes > 0 &&
 	       pthread_cond_timedwait(&log->changed, &log->mutex, &end) != ETIMEDOUT)
 		;
-	written = log->waiting == 0;
+	written = log->queued_bytes == 0;
 	pthread_mutex_unlock(&log->mutex);
 	return written;
 }
@@ -170,33 +178,33 @@ void log_close(struct log *log)
 		pthread_join(log->writer, NULL);
 	}
 	weir_table_close(log->buckets);
-	weir_limit_close(log->limit);
+	weir_limit_close(log->event_rate);
 	pthread_cond_destroy(&log->changed);
 	pthread_mutex_destroy(&log->mutex);
 	free(log);
 }
 
 /* Gives the line to the writer, or drops it if the queue is full. */
-static void enqueue_line(struct log *log, const char *text, size_t len, uint64_t newly_dropped)
+static void enqueue_line(struct log *log, const char *text, size_t len, uint64_t drops_to_show)
 {
-	struct line *line = malloc(sizeof *line + len);
+	struct queued_line *line = malloc(sizeof *line + len);
 	bool fits = false;
 
 	if (line) {
-		*line = (struct line){.newly_dropped = newly_dropped, .len = len};
+		*line = (struct queued_line){.drops_to_show = drops_to_show, .len = len};
 		memcpy(line->text, text, len);
 		pthread_mutex_lock(&log->mutex);
-		fits = log->waiting + len <= LOG_QUEUE_MAX;
+		fits = log->queued_bytes + len <= LOG_QUEUE_MAX;
 		if (fits) {
 			list_append(&log->lines, &line->node);
-			log->waiting += len;
+			log->queued_bytes += len;
 			pthread_cond_broadcast(&log->changed);
 		}
 		pthread_mutex_unlock(&log->mutex);
 	}
 	if (!fits) {
 		free(line);
-		drop_line(log, newly_dropped);
+		count_dropped_line(log, drops_to_show);
 	}
 }
 
@@ -231,7 +239,7 @@ static void add_json_field(struct buffer *out, const struct log_field *field)
 		buffer_add_u64(out, field->number);
 }
 
-static bool is_word(const char *text)
+static bool needs_no_quotes(const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
 
@@ -240,8 +248,8 @@ static bool is_word(const char *text)
 	return *text && *p == '\0';
 }
 
-/* JSON does not escape all characters that control a terminal, so this does. */
-static void add_quoted_shown(struct buffer *out, const char *text)
+/* JSON does not escape all characters that control a terminal, so this makes them visible. */
+static void add_quoted_printable(struct buffer *out, const char *text)
 {
 	struct buffer quoted = {0};
 
@@ -251,6 +259,7 @@ static void add_quoted_shown(struct buffer *out, const char *text)
 	buffer_free(&quoted);
 }
 
+/* Adds " name=value"; of a message the value alone, without quotes. */
 static void add_text_field(struct buffer *out, const struct log_field *field)
 {
 	if (strcmp(field->name, "message") == 0) {
@@ -261,10 +270,10 @@ static void add_text_field(struct buffer *out, const struct log_field *field)
 	buffer_printf(out, " %s=", field->name);
 	if (!field->text)
 		buffer_add_u64(out, field->number);
-	else if (is_word(field->text))
+	else if (needs_no_quotes(field->text))
 		buffer_add_printable(out, slice_of(field->text));
 	else
-		add_quoted_shown(out, field->text);
+		add_quoted_printable(out, field->text);
 }
 
 void log_listen(struct log *log, log_listener *listener, void *context)
@@ -273,35 +282,36 @@ void log_listen(struct log *log, log_listener *listener, void *context)
 	log->context = context;
 }
 
-/* The parts of a line. */
-struct log_line {
+/* The parts of a line before it becomes text or JSON. */
+struct event_line {
 	uint64_t at_ns;
 	enum log_level level;
 	const char *event;
-	struct log_field newly_dropped; /* omitted if its number is 0 */
+	struct log_field dropped; /* shown unless its number is 0 */
 	const struct log_field *fields;
 	size_t count;
 };
 
-static void render_line(struct buffer *out, enum log_format format, const struct log_line *line)
+static void render_line(struct buffer *out, enum log_format format, const struct event_line *line)
 {
-	bool json = format == LOG_JSON;
-	void (*add)(struct buffer * out, const struct log_field *field) =
-	    json ? add_json_field : add_text_field;
+	bool is_json = format == LOG_JSON;
+	void (*add_field)(struct buffer * out, const struct log_field *field) =
+	    is_json ? add_json_field : add_text_field;
 
-	buffer_add_text(out, json ? "{\"time\":\"" : "");
+	buffer_add_text(out, is_json ? "{\"time\":\"" : "");
 	add_time(out, line->at_ns);
-	buffer_printf(out, json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
+	buffer_printf(out, is_json ? "\",\"level\":\"%s\",\"event\":\"%s\"" : " %s %s",
 	              level_names[line->level], line->event);
-	if (line->newly_dropped.number > 0)
-		add(out, &line->newly_dropped);
+	if (line->dropped.number > 0)
+		add_field(out, &line->dropped);
 	for (size_t i = 0; i < line->count; i++)
-		add(out, &line->fields[i]);
-	if (json)
+		add_field(out, &line->fields[i]);
+	if (is_json)
 		buffer_add(out, "}", 1);
 }
 
-static void notify_listener(const struct log *log, const struct log_line *line)
+/* Passes the event as JSON to the listener, whatever the format of the log is. */
+static void notify_listener(const struct log *log, const struct event_line *line)
 {
 	struct buffer json = {0};
 
@@ -311,27 +321,27 @@ static void notify_listener(const struct log *log, const struct log_line *line)
 	buffer_free(&json);
 }
 
+/* Drops the line if its event comes too often, or renders it and queues it for the writer. */
 void log_write(struct log *log, enum log_level level, const char *event,
                const struct log_field *fields, size_t n)
 {
-	struct log_line line = {os_wall_ns(), level, event, {"dropped"}, fields, n};
+	struct event_line line = {os_wall_ns(), level, event, {"dropped"}, fields, n};
 	struct weir_decision decision;
 	struct buffer text = {0};
+	int status = weir_acquire(log->buckets, log->event_rate,
+	                          (struct weir_key){event, strlen(event)}, 1, WEIR_NOW, &decision);
 
-	if (weir_acquire(log->buckets, log->limit, (struct weir_key){event, strlen(event)}, 1, WEIR_NOW,
-	                 &decision) == WEIR_OK &&
-	    !decision.allowed) {
-		drop_line(log, 0);
+	if (status == WEIR_OK && !decision.allowed) {
+		count_dropped_line(log, 0);
 		return;
 	}
-	line.newly_dropped.number =
-	    atomic_exchange_explicit(&log->newly_dropped, 0, memory_order_relaxed);
+	line.dropped.number = atomic_exchange_explicit(&log->drops_to_show, 0, memory_order_relaxed);
 	render_line(&text, log->format, &line);
 	buffer_add(&text, "\n", 1);
 	if (text.failed)
-		drop_line(log, line.newly_dropped.number);
+		count_dropped_line(log, line.dropped.number);
 	else
-		enqueue_line(log, text.data, text.len, line.newly_dropped.number);
+		enqueue_line(log, text.data, text.len, line.dropped.number);
 	buffer_free(&text);
 	if (log->listener)
 		notify_listener(log, &line);
@@ -356,9 +366,10 @@ void log_add_remark(struct buffer *out, const struct weir_config_remark *remark)
 	buffer_printf(out, "%s: %s", kind, remark->text);
 }
 
+/* The position in the file is three fields in JSON, and the beginning of the message in text. */
 void log_error(struct log *log, const char *event, const char *path, const struct weir_error *error)
 {
-	struct buffer place = {0};
+	struct buffer with_position = {0};
 
 	if (!path || error->line == 0) {
 		log_event(log, LOG_ERROR, event, {"message", error->message});
@@ -366,13 +377,15 @@ void log_error(struct log *log, const char *event, const char *path, const struc
 		log_event(log, LOG_ERROR, event, {"file", path}, {"line", .number = error->line},
 		          {"column", .number = error->column}, {"message", error->message});
 	} else {
-		log_add_error(&place, path, error);
-		buffer_add(&place, "", 1);
-		log_event(log, LOG_ERROR, event, {"message", place.failed ? error->message : place.data});
-		buffer_free(&place);
+		log_add_error(&with_position, path, error);
+		buffer_add(&with_position, "", 1); /* a NUL */
+		log_event(log, LOG_ERROR, event,
+		          {"message", with_position.failed ? error->message : with_position.data});
+		buffer_free(&with_position);
 	}
 }
 
+/* Logs an error or a warning about a file, with as much of its position as it has. */
 void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark)
 {
 	struct weir_error error;

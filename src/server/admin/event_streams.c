@@ -1,3 +1,7 @@
+/*
+ * event_streams.c: sends log events (events.h) to clients that follow them by server-sent events:
+ * answers over HTTP that do not end. A heartbeat now and then detects clients that are gone.
+ */
 #include "server/admin/event_streams.h"
 
 #include <stdlib.h>
@@ -6,13 +10,13 @@
 #include "server/waiting/pending.h"
 
 struct event_stream {
-	struct unanswered unanswered;
-	struct event_streams *of;
-	struct list_node node;
-	uint64_t number; /* of the next event to send */
+	struct unanswered unanswered;  /* the pending answer; the first member, for casts */
+	struct event_streams *streams; /* of this worker */
+	struct list_node node;         /* in `streams->all` */
+	uint64_t next_event;           /* number of the next event to send */
 };
 
-/* Whether the user still has the permission after a reload. */
+/* Whether the user of the connection may follow events, also after a reload. */
 static bool may_follow(struct decider *decider, struct net_conn *conn)
 {
 	const struct user *user;
@@ -25,28 +29,32 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 }
 
 /*
- * Checks the permission after it has read the events, so that a reload before the last of them
- * counts.
+ * Writes the events that the client has not got yet, unless an earlier answer of its connection is
+ * still pending. Checks the permission after it has read the events, so that a reload before the
+ * last of them counts: then it takes the text back and closes the connection.
  */
 static void send_events(struct event_stream *event_stream)
 {
-	struct decider *decider = event_stream->of->pending->decider;
+	struct decider *decider = event_stream->streams->pending->decider;
 	struct events *events = decider->shared->events;
 	struct net_conn *conn = event_stream->unanswered.conn;
 	struct buffer *out = net_conn_output(conn);
-	size_t len = out->len;
+	size_t len_before = out->len;
+	bool has_new_events = event_stream->next_event != events_next(events);
 
-	if (pending_is_next(&event_stream->unanswered) && event_stream->number != events_next(events))
-		event_stream->number =
-		    events_read(events, event_stream->number, net_conn_output_space(conn), out);
+	if (has_new_events && pending_is_next(&event_stream->unanswered))
+		event_stream->next_event =
+		    events_read(events, event_stream->next_event, net_conn_output_space(conn), out);
 	decider_use_newest_config(decider);
 	if (may_follow(decider, conn))
 		return;
-	out->len = len;
+	out->len = len_before;
 	net_conn_abort(conn);
 }
 
-static void send_heartbeat(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+/* Sends a comment, and schedules the next one. */
+static void handle_heartbeat_due(struct pending *pending, struct unanswered *unanswered,
+                                 uint64_t now_ns)
 {
 	struct event_stream *event_stream = (struct event_stream *)unanswered;
 
@@ -56,27 +64,30 @@ static void send_heartbeat(struct pending *pending, struct unanswered *unanswere
 	pending_reschedule(pending, unanswered, now_ns + EVENT_STREAM_BEAT_NS);
 }
 
-static void on_cancel(struct pending *pending, struct unanswered *unanswered)
+/* Called when the client is gone or the server stops. */
+static void handle_cancelled(struct pending *pending, struct unanswered *unanswered)
 {
 	struct event_stream *event_stream = (struct event_stream *)unanswered;
 
 	events_stop_following(pending->decider->shared->events);
-	list_remove(&event_stream->of->all, &event_stream->node);
+	list_remove(&event_stream->streams->all, &event_stream->node);
 }
 
-static const struct unanswered_kind kind = {send_heartbeat, on_cancel};
+static const struct unanswered_kind event_stream_kind = {handle_heartbeat_due, handle_cancelled};
 
+/* Adds a stream for a client that events_follow has counted; closes the connection on failure. */
 static void begin_stream(struct event_streams *event_streams, struct net_conn *conn)
 {
 	struct event_stream *event_stream = calloc(1, sizeof *event_stream);
 
 	if (event_stream) {
-		event_stream->of = event_streams;
-		event_stream->number = client_of(conn)->next_event;
+		event_stream->streams = event_streams;
+		event_stream->next_event = client_of(conn)->next_event;
 		event_stream->unanswered.charged_bytes = sizeof *event_stream;
 	}
-	if (!event_stream || !pending_add(event_streams->pending, &event_stream->unanswered, &kind,
-	                                  conn, os_monotonic_ns() + EVENT_STREAM_BEAT_NS)) {
+	if (!event_stream ||
+	    !pending_add(event_streams->pending, &event_stream->unanswered, &event_stream_kind, conn,
+	                 os_monotonic_ns() + EVENT_STREAM_BEAT_NS)) {
 		net_conn_abort(conn);
 		events_stop_following(event_streams->pending->decider->shared->events);
 		free(event_stream);
@@ -88,13 +99,13 @@ static void begin_stream(struct event_streams *event_streams, struct net_conn *c
 
 void event_streams_begin(struct event_streams *event_streams, const struct work *works, size_t n)
 {
-	size_t *left = &event_streams->pending->decider->new_event_stream_count;
+	struct decider *decider = event_streams->pending->decider;
 
-	for (size_t i = 0; i<n && * left> 0; i++) {
+	for (size_t i = 0; i < n && decider->new_event_stream_count > 0; i++) {
 		if (works[i].kind != REQUEST_EVENTS || works[i].status != WEIR_OK)
 			continue;
 		begin_stream(event_streams, works[i].conn);
-		--*left;
+		decider->new_event_stream_count--;
 	}
 }
 

@@ -1,3 +1,7 @@
+/*
+ * events.c: keeps the last events of the log in memory, as the text of server-sent events, for
+ * clients that follow them (event_streams.h).
+ */
 #include "server/admin/events.h"
 
 #include <pthread.h>
@@ -9,9 +13,9 @@
 struct events {
 	pthread_mutex_t mutex;            /* of `texts` */
 	struct buffer texts[EVENTS_KEPT]; /* event n is at n % EVENTS_KEPT */
-	_Atomic uint64_t next;
-	_Atomic size_t followers;
-	void (*wake)(void *context);
+	_Atomic uint64_t next;            /* number of the next event, from 1 */
+	_Atomic size_t followers;         /* clients */
+	void (*wake)(void *context);      /* wakes the loops that serve the followers */
 	void *context;
 };
 
@@ -42,6 +46,7 @@ void events_wake(struct events *events, void (*wake)(void *context), void *conte
 	events->context = context;
 }
 
+/* Stores the event in place of the oldest one; a failed text is skipped by readers. */
 void events_add(struct events *events, const char *event, struct slice json)
 {
 	struct buffer *text;
@@ -86,27 +91,31 @@ uint64_t events_next(const struct events *events)
 	return atomic_load_explicit(&events->next, memory_order_acquire);
 }
 
-/* The number of the oldest event in memory. */
-static uint64_t oldest_of(uint64_t next)
+/* The number of the oldest event in memory if `next` is that of the next one. */
+static uint64_t oldest_in_memory(uint64_t next)
 {
 	return next > EVENTS_KEPT ? next - EVENTS_KEPT : 1;
 }
 
-#define MISSED     "event: missed\ndata: {\"count\":%llu}\n\n"
-#define MISSED_MAX (sizeof MISSED + 20)
+#define MISSED_EVENT     "event: missed\ndata: {\"count\":%llu}\n\n"
+#define MISSED_EVENT_MAX (sizeof MISSED_EVENT + 20) /* with a number of 20 digits */
 
+/*
+ * Appends the events that fit into `space`, beginning with the number of those that the client has
+ * missed. If even that does not fit, returns `next` unchanged.
+ */
 uint64_t events_read(struct events *events, uint64_t next, size_t space, struct buffer *out)
 {
 	uint64_t end, oldest;
 
 	pthread_mutex_lock(&events->mutex);
 	end = events_next(events);
-	oldest = oldest_of(end);
+	oldest = oldest_in_memory(end);
 	if (next > end) /* the client has followed an earlier process of the server */
 		next = oldest;
-	if (next < oldest && space >= MISSED_MAX) {
-		buffer_printf(out, MISSED, (unsigned long long)(oldest - next));
-		space -= MISSED_MAX;
+	if (next < oldest && space >= MISSED_EVENT_MAX) {
+		buffer_printf(out, MISSED_EVENT, (unsigned long long)(oldest - next));
+		space -= MISSED_EVENT_MAX;
 		next = oldest;
 	}
 	for (; next >= oldest && next < end; next++) {

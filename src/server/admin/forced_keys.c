@@ -1,3 +1,7 @@
+/*
+ * forced_keys.c: records which keys an operator has forced into a phase of their circuit breaker,
+ * the operator, and until when. The table holds the phase itself.
+ */
 #include "server/admin/forced_keys.h"
 
 #include <stdlib.h>
@@ -35,7 +39,7 @@ void forced_keys_unlock(struct forced_keys *forced)
 	pthread_mutex_unlock(&forced->mutex);
 }
 
-static struct forced_key *find_forced(const struct forced_keys *forced, uint64_t hash)
+static struct forced_key *find_forced_key(const struct forced_keys *forced, uint64_t hash)
 {
 	LIST_EACH(&forced->items, struct forced_key, node, item)
 	if (item->key.hash == hash)
@@ -43,7 +47,7 @@ static struct forced_key *find_forced(const struct forced_keys *forced, uint64_t
 	return NULL;
 }
 
-static void drop_forced(struct forced_keys *forced, struct forced_key *item)
+static void remove_forced_key(struct forced_keys *forced, struct forced_key *item)
 {
 	list_remove(&forced->items, &item->node);
 	forced->count--;
@@ -54,15 +58,15 @@ static void drop_forced(struct forced_keys *forced, struct forced_key *item)
 void forced_keys_close(struct forced_keys *forced)
 {
 	LIST_EACH(&forced->items, struct forced_key, node, item)
-	drop_forced(forced, item);
+	remove_forced_key(forced, item);
 	pthread_mutex_destroy(&forced->mutex);
 }
 
-/* Finds or adds the item of a key; a new one has no override yet. */
-static int get_or_add(struct forced_keys *forced, const weir_limit *limit,
-                      const struct key_phase *key, struct forced_key **out)
+/* Finds or adds the record of a key; a new one has no override yet. EFULL if there are too many. */
+static int find_or_add_forced_key(struct forced_keys *forced, const weir_limit *limit,
+                                  const struct key_phase *key, struct forced_key **out)
 {
-	struct forced_key *item = find_forced(forced, key->hash);
+	struct forced_key *item = find_forced_key(forced, key->hash);
 
 	*out = item;
 	if (item)
@@ -83,40 +87,46 @@ static int get_or_add(struct forced_keys *forced, const weir_limit *limit,
 	return WEIR_OK;
 }
 
-/* The end by the table's clock, which may differ from the wall clock. */
-static uint64_t table_time(const struct decision_context *context, const struct override *override)
+/* The end by the table's clock, which may differ from the wall clock; 0 if there is no end. */
+static uint64_t end_by_table_clock(const struct decision_context *context,
+                                   const struct override *override)
 {
 	if (override->until_ns == 0)
 		return 0;
 	return sat_add(context->at.now_ns, sat_sub(override->until_ns, override->at_ns));
 }
 
+/*
+ * Forces the key in the table and records it, or ends its force and removes its record. If the
+ * table refuses, an earlier record stays as it was.
+ */
 static int force_key(struct forced_keys *forced, const struct decision_context *context,
                      const weir_limit *limit, struct slice key, const struct override *override)
 {
-	struct key_phase named = {
+	struct key_phase key_record = {
 	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
 	    .limit = limit->algo.identity};
-	bool is_new = !find_forced(forced, named.hash);
-	struct forced_key *item = NULL;
-	int status;
+	struct forced_key *item = find_forced_key(forced, key_record.hash);
+	bool ends_force = override->force == WEIR_FORCE_AUTO;
+	bool is_new = !item;
+	int status = WEIR_OK;
 
-	key_phases_set_name(&named, key);
-	status =
-	    override->force == WEIR_FORCE_AUTO ? WEIR_OK : get_or_add(forced, limit, &named, &item);
+	key_phases_set_name(&key_record, key);
+	if (!ends_force)
+		status = find_or_add_forced_key(forced, limit, &key_record, &item);
 	if (status != WEIR_OK)
 		return status;
 	status = engine_force(context, limit, key, (enum weir_force) override->force,
-	                      table_time(context, override));
-	if (status == WEIR_OK && item)
+	                      end_by_table_clock(context, override));
+	if (status == WEIR_OK && !ends_force)
 		item->override = *override;
-	else if (find_forced(forced, named.hash) && (is_new || status == WEIR_OK))
-		drop_forced(forced, find_forced(forced, named.hash));
+	else if (item && (is_new || status == WEIR_OK))
+		remove_forced_key(forced, item);
 	return status;
 }
 
-static void log_forced(struct log *log, const char *limit, const struct key_phase *key,
-                       const struct override *override)
+static void log_force(struct log *log, const char *limit, const struct key_phase *key,
+                      const struct override *override)
 {
 	char name[KEY_PHASES_TEXT_MAX];
 	const struct log_field what[] = {{"limit", limit, 0},
@@ -126,10 +136,11 @@ static void log_forced(struct log *log, const char *limit, const struct key_phas
 	overrides_log(log, "breaker_forced", what, 3, override);
 }
 
+/* Forces a key, logs the operator, and wakes the thread that removes forces which have ended. */
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
                     const weir_limit *limit, struct slice key, const struct override *override)
 {
-	struct key_phase named = {0};
+	struct key_phase key_record = {0};
 	int status;
 
 	if (!algo_has_phases(&limit->algo))
@@ -140,8 +151,8 @@ int forced_keys_set(struct forced_keys *forced, const struct decision_context *c
 	if (status != WEIR_OK)
 		return status;
 	eventfd_write(forced->overrides->fd, 1);
-	key_phases_set_name(&named, key);
-	log_forced(forced->overrides->log, weir_limit_name(limit), &named, override);
+	key_phases_set_name(&key_record, key);
+	log_force(forced->overrides->log, weir_limit_name(limit), &key_record, override);
 	return WEIR_OK;
 }
 
@@ -150,7 +161,7 @@ bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override
 	const struct forced_key *item;
 
 	forced_keys_lock(forced);
-	item = find_forced(forced, hash);
+	item = find_forced_key(forced, hash);
 	if (item)
 		*out = item->override;
 	forced_keys_unlock(forced);
@@ -169,7 +180,7 @@ size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_p
 	return n;
 }
 
-static void log_ended(struct log *log, const struct forced_key *item)
+static void log_force_ended(struct log *log, const struct forced_key *item)
 {
 	char name[KEY_PHASES_TEXT_MAX];
 
@@ -177,10 +188,11 @@ static void log_ended(struct log *log, const struct forced_key *item)
 	          {"key", key_phases_text(&item->key, name)});
 }
 
+/* Returns how long until the next force ends, or UINT64_MAX. */
 uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_config *config,
                             uint64_t now_ns)
 {
-	uint64_t left_ns = UINT64_MAX;
+	uint64_t next_end_in_ns = UINT64_MAX;
 
 	forced_keys_lock(forced);
 	LIST_EACH(&forced->items, struct forced_key, node, item)
@@ -189,14 +201,15 @@ uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_conf
 		const weir_limit *limit = engine_find_limit(config->engine, item->key.limit);
 		uint64_t until_ns = item->override.until_ns;
 
-		if (limit && (until_ns == 0 || until_ns > now_ns)) {
-			left_ns = until_ns != 0 ? u64_min(left_ns, until_ns - now_ns) : left_ns;
-			continue;
-		}
-		if (limit)
-			log_ended(forced->overrides->log, item);
-		drop_forced(forced, item);
+		bool is_over = until_ns != 0 && until_ns <= now_ns;
+
+		if (limit && is_over)
+			log_force_ended(forced->overrides->log, item);
+		if (!limit || is_over)
+			remove_forced_key(forced, item);
+		else if (until_ns != 0)
+			next_end_in_ns = u64_min(next_end_in_ns, until_ns - now_ns);
 	}
 	forced_keys_unlock(forced);
-	return left_ns;
+	return next_end_in_ns;
 }

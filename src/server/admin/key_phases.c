@@ -1,3 +1,10 @@
+/*
+ * key_phases.c: records the names of keys that have a circuit breaker, and the last recorded phase
+ * of each (closed, open, half-open), for the log and for lists of keys: the table itself knows only
+ * hashes of keys.
+ *
+ * It is a hash table of sets of eight keys. A new key replaces a closed one of its set.
+ */
 #include "server/admin/key_phases.h"
 
 #include <pthread.h>
@@ -12,15 +19,14 @@
 #define SETS     (KEY_PHASES_KEPT / SET_KEYS)
 
 /*
- * Hashes and phases come first, so that a lookup reads no other cache line. A free slot has hash 0.
+ * Slots for keys whose hashes are congruent. Hashes and phases come first, so that a lookup reads
+ * no other cache line. A free slot has hash 0.
  */
 struct set {
 	_Atomic uint64_t hashes[SET_KEYS];
 	_Atomic uint8_t phases[SET_KEYS];
-	/*
-	 * where the search for a slot of a closed key continues; under the mutex, like the fields below
-	 */
-	uint8_t hand;
+	/* under the mutex: */
+	uint8_t next_victim; /* where the search for a closed key to replace continues */
 	struct key_phase keys[SET_KEYS];
 };
 
@@ -46,6 +52,7 @@ void key_phases_close(struct key_phases *phases)
 	free(phases);
 }
 
+/* Writes "#" and 8 digits, by which operators can tell secret keys apart. */
 struct slice key_phases_hash_text(uint64_t hash, char text[KEY_PHASES_HASH_TEXT])
 {
 	int len = snprintf(text, KEY_PHASES_HASH_TEXT, "#%08x",
@@ -63,12 +70,12 @@ const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEX
 {
 	for (size_t i = 0; i < key->len; i++) /* a NUL would end the text */
 		out[i] = key->name[i] ? key->name[i] : '?';
-	strcpy(out + key->len, key->cut ? "…" : "");
+	strcpy(out + key->len, key->is_truncated ? "…" : "");
 	return out;
 }
 
 /* The slot of the key with this hash, or SET_KEYS. */
-static size_t find_slot(const struct set *set, uint64_t hash)
+static size_t find_hash(const struct set *set, uint64_t hash)
 {
 	size_t i = 0;
 
@@ -77,7 +84,7 @@ static size_t find_slot(const struct set *set, uint64_t hash)
 	return i;
 }
 
-static enum breaker_phase phase_at(const struct set *set, size_t i)
+static enum breaker_phase recorded_phase(const struct set *set, size_t i)
 {
 	return (enum breaker_phase)atomic_load_explicit(&set->phases[i], memory_order_relaxed);
 }
@@ -85,9 +92,9 @@ static enum breaker_phase phase_at(const struct set *set, size_t i)
 bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum breaker_phase phase)
 {
 	const struct set *set = &phases->sets[set_of(hash)];
-	size_t i = find_slot(set, hash);
+	size_t i = find_hash(set, hash);
 
-	return i < SET_KEYS && phase_at(set, i) == phase;
+	return i < SET_KEYS && recorded_phase(set, i) == phase;
 }
 
 void key_phases_set_name(struct key_phase *key, struct slice name)
@@ -95,32 +102,36 @@ void key_phases_set_name(struct key_phase *key, struct slice name)
 	size_t len = u64_min(name.len, KEY_PHASES_NAME_MAX);
 
 	key->len = (uint8_t)len;
-	key->cut = name.len > len;
+	key->is_truncated = name.len > len;
 	if (len > 0)
 		memcpy(key->name, name.data, len);
 }
 
-/* A free slot, or one of a closed key, or SET_KEYS. */
-static size_t find_free_slot(struct set *set)
+/* A free slot, or that of a closed key, or SET_KEYS if no key of the set is closed. */
+static size_t find_slot_for_new_key(struct set *set)
 {
-	size_t i = find_slot(set, 0);
+	size_t i = find_hash(set, 0);
 
 	for (size_t n = 0; i == SET_KEYS && n < SET_KEYS; n++) {
-		size_t at = set->hand++ % SET_KEYS;
+		size_t at = set->next_victim++ % SET_KEYS;
 
-		if (phase_at(set, at) == BREAKER_CLOSED)
+		if (recorded_phase(set, at) == BREAKER_CLOSED)
 			i = at;
 	}
 	return i;
 }
 
-static void copy_name(struct key_phase *key, const struct key_phase *known)
+static void copy_name(struct key_phase *key, const struct key_phase *recorded)
 {
-	key->len = known->len;
-	key->cut = known->cut;
-	memcpy(key->name, known->name, sizeof key->name);
+	key->len = recorded->len;
+	key->is_truncated = recorded->is_truncated;
+	memcpy(key->name, recorded->name, sizeof key->name);
 }
 
+/*
+ * Stores the phase, if there is a slot for the key. A closed key without a name gets none, because
+ * its record would say nothing.
+ */
 enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase *key)
 {
 	struct set *set = &phases->sets[set_of(key->hash)];
@@ -129,13 +140,13 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 	size_t i;
 
 	pthread_mutex_lock(&phases->mutex);
-	i = find_slot(set, key->hash);
+	i = find_hash(set, key->hash);
 	if (i < SET_KEYS) {
-		before = phase_at(set, i);
+		before = recorded_phase(set, i);
 		if (key->len == 0)
 			copy_name(key, &set->keys[i]);
 	} else if (key->len > 0 || key->phase != BREAKER_CLOSED) {
-		i = find_free_slot(set);
+		i = find_slot_for_new_key(set);
 	}
 	if (key->len == 0)
 		key_phases_set_name(key, key_phases_hash_text(key->hash, text));
@@ -156,7 +167,8 @@ size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_pha
 	for (size_t i = 0; i < KEY_PHASES_KEPT && n < max; i++) {
 		const struct set *set = &phases->sets[i / SET_KEYS];
 
-		if (phase_at(set, i % SET_KEYS) != BREAKER_CLOSED && set->keys[i % SET_KEYS].limit == limit)
+		if (recorded_phase(set, i % SET_KEYS) != BREAKER_CLOSED &&
+		    set->keys[i % SET_KEYS].limit == limit)
 			out[n++] = set->keys[i % SET_KEYS];
 	}
 	pthread_mutex_unlock(&phases->mutex);

@@ -33,10 +33,10 @@ void key_phases_close(struct key_phases *phases);
 
 /* A key and its phase. */
 struct key_phase {
-	uint64_t hash;  /* of limit and key */
-	uint64_t limit; /* the limit's identity, algo_limit.identity */
-	uint8_t phase;  /* enum breaker_phase */
-	bool cut;       /* the name is longer than KEY_PHASES_NAME_MAX */
+	uint64_t hash;     /* of limit and key */
+	uint64_t limit;    /* the limit's identity, algo_limit.identity */
+	uint8_t phase;     /* enum breaker_phase */
+	bool is_truncated; /* the name is longer than KEY_PHASES_NAME_MAX */
 	uint8_t len;
 	char name[KEY_PHASES_NAME_MAX];
 };

@@ -1,3 +1,7 @@
+/*
+ * limit_list.c: renders the page /v1/limits: for each limit its settings, store, capacity, rules,
+ * and the changes that operators have made to it while the server runs, as JSON.
+ */
 #include "server/admin/limit_list.h"
 
 #include "engine/engine.h"
@@ -6,29 +10,29 @@
 #include "rules/model.h"
 #include "rules/show.h"
 
-/* A rule that uses a limit. */
-struct use {
-	const struct use *next;
-	const char *rule;
+/* A rule that uses a limit, in the list of all that do. */
+struct rule_use {
+	const struct rule_use *next;
+	const char *rule; /* its name */
 };
 
 /*
- * For each limit a list of the rules that use it, in the order of the file. NULL if memory is
- * short.
+ * Returns for each limit a list of the rules that use it, in the order of the file (they are put in
+ * front, so from the last to the first). NULL if memory is short.
  */
-static const struct use **find_uses(const struct weir_config *rules, struct arena *arena)
+static const struct rule_use **find_rule_uses(const struct weir_config *rules, struct arena *arena)
 {
-	const struct use **uses = arena_array(arena, rules->limit_count, sizeof *uses);
+	const struct rule_use **uses = arena_array(arena, rules->limit_count, sizeof *uses);
 
 	for (size_t i = rules->rule_count; uses && i-- > 0;) {
 		const struct rules_rule *rule = &rules->rules[i];
-		struct use *fresh = arena_array(arena, rule->limit_count, sizeof *fresh);
+		struct rule_use *rule_uses = arena_array(arena, rule->limit_count, sizeof *rule_uses);
 
-		if (!fresh)
+		if (!rule_uses)
 			return NULL;
 		for (size_t j = 0; j < rule->limit_count; j++) {
-			fresh[j] = (struct use){uses[rule->limits[j]], rule->name};
-			uses[rule->limits[j]] = &fresh[j];
+			rule_uses[j] = (struct rule_use){uses[rule->limits[j]], rule->name};
+			uses[rule->limits[j]] = &rule_uses[j];
 		}
 	}
 	return uses;
@@ -49,7 +53,7 @@ static void add_capacity(const struct weir_table *table, const struct weir_limit
 	              capacity.is_shared ? "true" : "false");
 }
 
-/* Adds the store of a limit that is not in the table. */
+/* Adds the limit's store if that is a Redis rather than this server's table. */
 static void add_store(const struct weir_table *table, const struct weir_limit *limit,
                       struct buffer *out)
 {
@@ -76,8 +80,9 @@ static void add_override(const struct override *override, struct buffer *out)
 	buffer_add(out, "\"}", 2);
 }
 
-static void add_share(struct overrides *overrides, const struct weir_limit *limit,
-                      struct buffer *out)
+/* Adds the override of the share that a limit denies, if an operator has set one. */
+static void add_share_override(struct overrides *overrides, const struct weir_limit *limit,
+                               struct buffer *out)
 {
 	struct override override;
 
@@ -85,85 +90,100 @@ static void add_share(struct overrides *overrides, const struct weir_limit *limi
 		add_override(&override, out);
 }
 
-/* Adds a key, unless it is closed by now. */
-static void add_phase(struct decider *decider, const struct weir_limit *limit,
-                      const struct key_phase *key, bool first, struct buffer *out)
+/* Adds a key of a circuit breaker and its phase, unless it is closed by now. */
+static void add_unclosed_key(struct decider *decider, const struct weir_limit *limit,
+                             const struct key_phase *key, bool first, struct buffer *out)
 {
-	struct algo_decision outcome;
+	struct algo_decision decision;
 	struct override override;
 
-	engine_view(&decider->context, limit, key->hash, &outcome);
-	if (outcome.phase == BREAKER_CLOSED)
+	engine_view(&decider->context, limit, key->hash, &decision);
+	if (decision.phase == BREAKER_CLOSED)
 		return;
 	buffer_add_text(out, first ? "{\"key\":\"" : ",{\"key\":\"");
 	buffer_add_json(out, (struct slice){key->name, key->len});
-	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->cut ? "…" : "",
-	              breaker_phase_text(outcome.phase));
-	if (outcome.phase >= BREAKER_FORCED_OPEN &&
+	buffer_printf(out, "%s\",\"phase\":\"%s\"", key->is_truncated ? "…" : "",
+	              breaker_phase_text(decision.phase));
+	if (decision.phase >= BREAKER_FORCED_OPEN &&
 	    forced_keys_find(&decider->shared->forced, key->hash, &override))
 		add_override(&override, out);
 	buffer_add(out, "}", 1);
 }
 
-/* Adds keys that are not closed: all forced ones, and some of the others. */
+/* Adds keys of a circuit breaker that are not closed: all forced ones, and some of the others. */
 static int add_key_phases(struct decider *decider, const struct weir_limit *limit,
                           struct buffer *out)
 {
-	struct forced_keys *all = &decider->shared->forced;
+	struct forced_keys *forced_keys = &decider->shared->forced;
 	struct key_phase *keys =
 	    arena_array(&decider->arena, FORCED_KEYS_MAX + LIMIT_LIST_PHASES, sizeof *keys);
 	struct override override;
-	size_t forced, n, begin;
+	size_t forced_count, n, begin;
 
 	if (!keys)
 		return WEIR_ENOMEM;
-	forced = forced_keys_list(all, limit->algo.identity, keys);
-	n = forced + key_phases_list(decider->shared->phases, limit->algo.identity, &keys[forced],
-	                             LIMIT_LIST_PHASES);
+	forced_count = forced_keys_list(forced_keys, limit->algo.identity, keys);
+	n = forced_count + key_phases_list(decider->shared->phases, limit->algo.identity,
+	                                   &keys[forced_count], LIMIT_LIST_PHASES);
 	buffer_add_text(out, ",\"breakers\":[");
 	begin = out->len;
-	for (size_t i = 0; i < n; i++)
-		if (i < forced || !forced_keys_find(all, keys[i].hash, &override))
-			add_phase(decider, limit, &keys[i], out->len == begin, out);
+	for (size_t i = 0; i < n; i++) /* forced keys are in the second list, too: show them once */
+		if (i < forced_count || !forced_keys_find(forced_keys, keys[i].hash, &override))
+			add_unclosed_key(decider, limit, &keys[i], out->len == begin, out);
 	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}
+
+static void add_rules(const struct rule_use *uses, struct buffer *out)
+{
+	buffer_add_text(out, ",\"rules\":[");
+	for (const struct rule_use *use = uses; use; use = use->next) {
+		buffer_add_text(out, use == uses ? "\"" : ",\"");
+		buffer_add_json(out, slice_of(use->rule));
+		buffer_add(out, "\"", 1);
+	}
+	buffer_add(out, "]", 1);
+}
+
+/* Adds the limit at `index` as a JSON object. Returns 0 or ENOMEM. */
+static int add_limit(struct decider *decider, size_t index, const struct rule_use *uses,
+                     struct buffer *out)
+{
+	const struct weir_engine *engine = decider->config->engine;
+	const struct weir_limit *limit = engine_limit_at(engine, index);
+	struct rules_limit settings = decider->config->rules->limits[index];
+
+	buffer_add_text(out, "{\"name\":\"");
+	buffer_add_json(out, slice_of(limit->name));
+	buffer_add_text(out, "\",");
+	if (limit->algo.algorithm->amend) /* to what operators have set since */
+		limit->algo.algorithm->amend(algo_current(&limit->algo), &settings.options);
+	rules_show_limit(&settings, out);
+	add_share_override(&decider->shared->overrides, limit, out);
+	if (algo_has_phases(&limit->algo) && add_key_phases(decider, limit, out) != WEIR_OK)
+		return WEIR_ENOMEM;
+	add_store(engine_table(engine), limit, out);
+	buffer_add_text(out, ",\"quota\":");
+	buffer_add_u64(out, limit->algo.quota);
+	buffer_add_text(out, ",\"room\":");
+	add_capacity(engine_table(engine), limit, out);
+	add_rules(uses, out);
+	buffer_add(out, "}", 1);
 	return WEIR_OK;
 }
 
 int limit_list_render(struct decider *decider, struct buffer *out)
 {
-	const struct server_config *config = decider->config;
-	const struct weir_config *rules = config->rules;
-	const struct use **uses = find_uses(rules, &decider->arena);
+	const struct weir_config *rules = decider->config->rules;
+	const struct rule_use **uses = find_rule_uses(rules, &decider->arena);
 
 	if (!uses)
 		return WEIR_ENOMEM;
 	buffer_add(out, "[", 1);
 	for (size_t i = 0; i < rules->limit_count; i++) {
-		const struct weir_limit *limit = engine_limit_at(config->engine, i);
-		struct rules_limit shown;
-
-		buffer_add_text(out, i > 0 ? ",{\"name\":\"" : "{\"name\":\"");
-		buffer_add_json(out, slice_of(limit->name));
-		buffer_add_text(out, "\",");
-		shown = rules->limits[i];
-		if (limit->algo.algorithm->amend)
-			limit->algo.algorithm->amend(algo_current(&limit->algo), &shown.options);
-		rules_show_limit(&shown, out);
-		add_share(&decider->shared->overrides, limit, out);
-		if (algo_has_phases(&limit->algo) && add_key_phases(decider, limit, out) != WEIR_OK)
+		buffer_add_text(out, i > 0 ? "," : "");
+		if (add_limit(decider, i, uses[i], out) != WEIR_OK)
 			return WEIR_ENOMEM;
-		add_store(engine_table(config->engine), limit, out);
-		buffer_add_text(out, ",\"quota\":");
-		buffer_add_u64(out, limit->algo.quota);
-		buffer_add_text(out, ",\"room\":");
-		add_capacity(engine_table(config->engine), limit, out);
-		buffer_add_text(out, ",\"rules\":[");
-		for (const struct use *use = uses[i]; use; use = use->next) {
-			buffer_add_text(out, use == uses[i] ? "\"" : ",\"");
-			buffer_add_json(out, slice_of(use->rule));
-			buffer_add(out, "\"", 1);
-		}
-		buffer_add(out, "]}", 2);
 	}
 	buffer_add(out, "]", 1);
 	return WEIR_OK;

@@ -20,7 +20,7 @@ struct named_counters {
 
 struct named_counters_entry {
 	struct map_text key;
-	struct named_counters *named_counters;
+	struct named_counters *counters;
 };
 
 struct named_counters_set {

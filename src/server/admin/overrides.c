@@ -1,3 +1,7 @@
+/*
+ * overrides.c: lets operators change the share of requests that a load-shedding limit denies while
+ * the server runs, records the operator and the end, and returns to the configured share then.
+ */
 #include "server/admin/overrides.h"
 
 #include <stdlib.h>
@@ -13,8 +17,8 @@
 struct overrides_item {
 	struct list_node node;
 	struct override override;
-	double share; /* as the limit stores it, which is rounded */
-	char limit[]; /* its name */
+	double applied_share; /* as the limit stores it, rounded */
+	char limit[];         /* its name */
 };
 
 int overrides_open(struct overrides *overrides, struct log *log)
@@ -41,8 +45,8 @@ static struct overrides_item *find_override(const struct overrides *overrides, c
 	return NULL;
 }
 
-/* The share that a limit denies now. */
-static double share_of(const weir_limit *limit)
+/* The share of requests that a limit denies now. */
+static double current_share(const weir_limit *limit)
 {
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct weir_limit_options options = {0};
@@ -51,8 +55,9 @@ static double share_of(const weir_limit *limit)
 	return options.deny;
 }
 
-static int set_share(struct overrides *overrides, const weir_limit *limit,
-                     const struct override *override)
+/* Lets the limit deny the override's share from now on, and records the override. */
+static int override_share(struct overrides *overrides, const weir_limit *limit,
+                          const struct override *override)
 {
 	const char *name = weir_limit_name(limit);
 	struct overrides_item *item = find_override(overrides, name);
@@ -74,43 +79,46 @@ static int set_share(struct overrides *overrides, const weir_limit *limit,
 	if (is_new)
 		list_append(&overrides->items, &item->node);
 	item->override = *override;
-	item->share = share_of(limit);
+	item->applied_share = current_share(limit);
 	return WEIR_OK;
 }
 
-void overrides_log(struct log *log, const char *event, const struct log_field *what, size_t n,
-                   const struct override *override)
+/* Logs an event with the given fields, and who caused it and when it ends. */
+void overrides_log(struct log *log, const char *event, const struct log_field *event_fields,
+                   size_t n, const struct override *override)
 {
 	struct log_field fields[OVERRIDE_FIELDS_MAX + 2];
-	struct buffer until = {0};
+	struct buffer until_text = {0};
 
-	memcpy(fields, what, n * sizeof *fields);
+	memcpy(fields, event_fields, n * sizeof *fields);
 	fields[n++] = (struct log_field){"by", override->by, 0};
 	if (override->until_ns != 0) {
-		timestamp_add_date(&until, override->until_ns);
-		buffer_add(&until, "", 1);
-		fields[n++] = (struct log_field){"until", until.failed ? "?" : until.data, 0};
+		timestamp_add_date(&until_text, override->until_ns);
+		buffer_add(&until_text, "", 1);
+		fields[n++] = (struct log_field){"until", until_text.failed ? "?" : until_text.data, 0};
 	}
 	log_write(log, LOG_INFO, event, fields, n);
-	buffer_free(&until);
+	buffer_free(&until_text);
 }
 
 static void log_shed(struct log *log, const char *limit, const struct override *override)
 {
-	char share[DECIMAL_TEXT_MAX];
+	char share_text[DECIMAL_TEXT_MAX];
 
-	format_decimal(share, override->deny);
-	overrides_log(log, "shed", (const struct log_field[]){{"limit", limit, 0}, {"deny", share, 0}},
-	              2, override);
+	format_decimal(share_text, override->deny);
+	overrides_log(log, "shed",
+	              (const struct log_field[]){{"limit", limit, 0}, {"deny", share_text, 0}}, 2,
+	              override);
 }
 
+/* Overrides a share, logs it, and wakes the server's thread to plan the end. */
 int overrides_shed(struct overrides *overrides, const weir_limit *limit,
                    const struct override *override)
 {
 	int status;
 
 	pthread_mutex_lock(&overrides->mutex);
-	status = set_share(overrides, limit, override);
+	status = override_share(overrides, limit, override);
 	pthread_mutex_unlock(&overrides->mutex);
 	if (status != WEIR_OK)
 		return status;
@@ -131,7 +139,7 @@ bool overrides_find(struct overrides *overrides, const char *limit, struct overr
 	return item;
 }
 
-/* The share of a limit in the configuration. */
+/* The share of a limit in the configuration, which has a limit of that name. */
 static double configured_share(const struct weir_config *rules, const char *limit)
 {
 	size_t i = 0;
@@ -142,45 +150,50 @@ static double configured_share(const struct weir_config *rules, const char *limi
 }
 
 /*
- * Ends an override whose time is over. Returns whether to remove it, which is also so after a
- * reload with another share.
+ * Returns whether to remove an override. One whose time is over returns the limit to its configured
+ * share first. One that a reload has contradicted, by another share or without the limit, has lost
+ * its effect already.
  */
-static bool end_if_over(const struct overrides *overrides, const struct server_config *config,
-                        const struct overrides_item *item, uint64_t now_ns)
+static bool end_override_if_over(const struct overrides *overrides,
+                                 const struct server_config *config,
+                                 const struct overrides_item *item, uint64_t now_ns)
 {
 	const weir_limit *limit = weir_engine_limit(config->engine, item->limit, strlen(item->limit));
 	bool is_over = item->override.until_ns != 0 && item->override.until_ns <= now_ns;
-	char share[DECIMAL_TEXT_MAX];
+	char share_text[DECIMAL_TEXT_MAX];
 	double configured;
+	bool is_contradicted;
 
-	if (!limit || !limit->algo.algorithm->amend || share_of(limit) != item->share)
+	is_contradicted =
+	    !limit || !limit->algo.algorithm->amend || current_share(limit) != item->applied_share;
+	if (is_contradicted)
 		return true;
 	if (!is_over)
 		return false;
 	configured = configured_share(config->rules, item->limit);
 	weir_limit_shed(limit, configured);
-	format_decimal(share, configured);
-	log_event(overrides->log, LOG_INFO, "shed_ended", {"limit", item->limit}, {"deny", share});
+	format_decimal(share_text, configured);
+	log_event(overrides->log, LOG_INFO, "shed_ended", {"limit", item->limit}, {"deny", share_text});
 	return true;
 }
 
 uint64_t overrides_expire(struct overrides *overrides, const struct server_config *config,
                           uint64_t now_ns)
 {
-	uint64_t left_ns = UINT64_MAX;
+	uint64_t next_end_in_ns = UINT64_MAX;
 	eventfd_t count;
 
-	eventfd_read(overrides->fd, &count);
+	eventfd_read(overrides->fd, &count); /* the descriptor is no longer readable */
 	pthread_mutex_lock(&overrides->mutex);
 	LIST_EACH(&overrides->items, struct overrides_item, node, item)
 	{
-		if (end_if_over(overrides, config, item, now_ns)) {
+		if (end_override_if_over(overrides, config, item, now_ns)) {
 			list_remove(&overrides->items, &item->node);
 			free(item);
 		} else if (item->override.until_ns != 0) {
-			left_ns = u64_min(left_ns, item->override.until_ns - now_ns);
+			next_end_in_ns = u64_min(next_end_in_ns, item->override.until_ns - now_ns);
 		}
 	}
 	pthread_mutex_unlock(&overrides->mutex);
-	return left_ns;
+	return next_end_in_ns;
 }

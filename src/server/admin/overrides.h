@@ -49,8 +49,8 @@ int overrides_shed(struct overrides *overrides, const weir_limit *limit,
 
 /** Logs an override with up to OVERRIDE_FIELDS_MAX fields, the operator and the end. */
 #define OVERRIDE_FIELDS_MAX 3
-void overrides_log(struct log *log, const char *event, const struct log_field *what, size_t n,
-                   const struct override *override);
+void overrides_log(struct log *log, const char *event, const struct log_field *event_fields,
+                   size_t n, const struct override *override);
 
 /** Whether the limit of that name has an override; if so, fills in `out`. */
 bool overrides_find(struct overrides *overrides, const char *limit, struct override *out);
