@@ -1,9 +1,8 @@
 /*
  * client_login.h: identifies the sender of a request: the user of its login, or of its connection.
  *
- * A password's hash takes some 20 ms to compute, so another thread computes it. The connection is
- * suspended meanwhile without consuming the request, which is parsed again afterwards; nothing else
- * has to be stored. A right login is remembered (users.h), so it is computed once.
+ * A password's hash takes some 20 ms to compute, so another thread computes it, while the
+ * connection is suspended and its request not consumed. A right login is remembered (users.h).
  *
  * Bounds: one password of a connection is checked at a time, and as many in all as login_throttle.h
  * says.

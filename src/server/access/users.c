@@ -1,7 +1,4 @@
-/*
- * users.c: compiles the users of a configuration: which limits they may use and how they log in.
- * Checks logins against them.
- */
+/* users.c: compiles the users of a configuration and the limits they may use; checks logins. */
 #include "server/access/users.h"
 
 #include <stdlib.h>

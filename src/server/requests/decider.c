@@ -1,6 +1,4 @@
-/*
- * decider.c: moves a worker's decider, the part that decides requests, to a reloaded configuration.
- */
+/* decider.c: moves the part of a worker that decides requests to a reloaded configuration. */
 #include "server/requests/decider.h"
 
 #include "rules/model.h"

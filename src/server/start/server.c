@@ -271,13 +271,10 @@ int server_run(const struct settings *flags)
 	settings_format_files(&server.settings, server.files);
 	status = settings_log_format(&server.settings, &format, &error);
 	server.shared.log = log_open(format, STDERR_FILENO);
-	if (!server.shared.log) {
-		fputs("weir: out of memory\n", stderr);
-		return 1;
-	}
 	server.shared.events = events_open();
-	if (!server.shared.events) {
+	if (!server.shared.log || !server.shared.events) {
 		log_close(server.shared.log);
+		events_close(server.shared.events);
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}

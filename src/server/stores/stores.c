@@ -1,7 +1,4 @@
-/*
- * stores.c: opens the stores that configurations name, each once. A store stays open until the
- * server ends, also when a reload no longer names it.
- */
+/* stores.c: opens the stores that configurations name, each once, until the server ends. */
 #include "server/stores/stores.h"
 
 #include <stdlib.h>

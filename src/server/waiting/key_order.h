@@ -10,10 +10,6 @@
  *
  * Requests of different connections, and those of one connection of HTTP/2, have no order. A
  * request that waits for a key at its sender's wish may be overtaken, and takes no part.
- *
- * Each client lists the works (requests that are being processed, see work.h) that are at stores or
- * wait here. A filter over the keys of all lists spares most requests the search. A client without
- * such works pays one comparison.
  */
 #ifndef SERVER_KEY_ORDER_H
 #define SERVER_KEY_ORDER_H

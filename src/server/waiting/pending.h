@@ -3,10 +3,9 @@
  * work (work.h) is a request that is being processed.
  *
  * A request may wait for its start, a key or a store; requests behind it on the connection are
- * decided meanwhile. So each client lists its unanswered works, oldest first. A work in the list
- * still waits, or it is done and its answer is stored here. When the first work is done, its answer
- * is written, and all finished answers behind it. A codec that `streams` needs no order: each
- * answer is written when it is done.
+ * decided meanwhile. So each client lists its unanswered works, oldest first. When the first work
+ * is done, its answer is written, and all finished answers behind it. A protocol whose answers may
+ * come in any order, as HTTP/2, has each answer written when it is done.
  *
  * A worker has one heap and one alarm, so a waiting work costs memory alone. The network counts
  * that memory, and reads no further from a connection that has used its share.
