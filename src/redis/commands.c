@@ -141,7 +141,7 @@ void commands_set_outcomes(struct redis_client *client, struct redis_command *co
 	     operation = operation->next) {
 		operation->status = WEIR_OK;
 		operation->withheld = withheld;
-		operation->is_undecided = end == COMMAND_UNASKED;
+		operation->is_undecided = end == COMMAND_UNDECIDED;
 		operation->outcome = client->result.outcomes[i];
 		operation->until_ns = client->result.until_ns[i];
 		operation->clock_ns =

@@ -123,7 +123,7 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 	for (size_t i = 0; i < call->command_count; i++) {
 		prefetch_command(call, i);
 		ends[i] = command_read(call->commands, call->command_count, i, reply, &client->result);
-		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNASKED)
+		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNDECIDED)
 			commands_set_outcomes(client, call->commands[i], ends[i]);
 	}
 	for (size_t i = 0; i < call->command_count; i++) {

@@ -1,5 +1,6 @@
 /*
- * command_arguments.c: writes the arguments of a run of commands, as the scripts unpack them.
+ * command_arguments.c: writes the arguments of commands in a call of a script, for each kind of
+ * command in the form in which the script unpacks them (scripts/).
  *
  * Most kinds have one argument: texts with a NUL after each, then numbers for struct.unpack of Lua.
  * One argument costs Redis less than several.
@@ -13,6 +14,7 @@
 
 #define TEXTS_MAX (VALUE_HEADER_MAX + 2 * (TIME_DIGITS_MAX + 1))
 
+/* The header of the key's value, which names the limit's parameters. Returns its end. */
 static char *add_header(char *at, const struct redis_command *command)
 {
 	at += value_header(command->limit, at);
@@ -20,7 +22,7 @@ static char *add_header(char *at, const struct redis_command *command)
 	return at;
 }
 
-/* The header, and its length as SETRANGE needs it. */
+/* Adds the header, and its length as text, which SETRANGE needs. */
 static char *add_bucket_texts(char *texts, const struct redis_command *command)
 {
 	char *at = add_header(texts, command);
@@ -31,20 +33,20 @@ static char *add_bucket_texts(char *texts, const struct redis_command *command)
 }
 
 /*
- * The most that may be in use after the request, which may accept a shorter wait than the limit
- * allows.
+ * How far ahead the bucket may be used up after the request, in parts (q of a nanosecond): as the
+ * limit allows, or less if the request accepts only a shorter wait. A max_wait_ns of 0 means any
+ * wait, and WEIR_ZERO none.
  */
-static u128 depth_of(const struct bucket_params *params, const struct algo_call *call)
+static u128 accepted_depth_parts(const struct bucket_params *params, const struct algo_call *call)
 {
-	u128 depth = parts_of(params->depth, params->q);
-	u128 at_once = parts_of(params->at_once, params->q), with_wait;
+	u128 depth_parts = parts_of(params->depth, params->q);
+	u128 accepted_parts = parts_of(params->at_once, params->q);
 
 	if (call->max_wait_ns == 0)
-		return depth;
-	with_wait = at_once;
+		return depth_parts;
 	if (call->max_wait_ns != WEIR_ZERO)
-		with_wait += (u128)call->max_wait_ns * params->q;
-	return with_wait < depth ? with_wait : depth;
+		accepted_parts += (u128)call->max_wait_ns * params->q;
+	return accepted_parts < depth_parts ? accepted_parts : depth_parts;
 }
 
 static void add_bucket_numbers(struct numbers *numbers, const struct redis_command *command)
@@ -53,26 +55,28 @@ static void add_bucket_numbers(struct numbers *numbers, const struct redis_comma
 
 	NUMBERS_ADD(numbers, params->q, command->request_count);
 	numbers_add_parts(numbers, (u128)command->call.cost * params->p, params->q);
-	numbers_add_parts(numbers, depth_of(params, &command->call), params->q);
+	numbers_add_parts(numbers, accepted_depth_parts(params, &command->call), params->q);
 	numbers_add(numbers, value_block_us(command->limit));
 }
 
-/* Redis's clock at its last reply; before one, this server's clock. */
-static struct moment clock_of(const struct redis_command *command)
+/* The best estimate of Redis's clock: that at its last reply, or before one this server's clock. */
+static struct moment estimated_time(const struct redis_command *command)
 {
-	uint64_t clock_ns = command->attempt.redis_clock_ns;
+	uint64_t redis_clock_ns = command->attempt.redis_clock_ns;
 
-	return command_moment(command, clock_ns ? clock_ns : command->local_time.wall_ns);
+	return command_moment(command, redis_clock_ns ? redis_clock_ns : command->local_time.wall_ns);
 }
 
-static struct algo_window window_of(const struct redis_command *command)
+/* The window that is open now, if the estimated time is right; the script checks that. */
+static struct algo_window present_window(const struct redis_command *command)
 {
-	return algo_window_at(command->limit, clock_of(command).wall_ns);
+	return algo_window_at(command->limit, estimated_time(command).wall_ns);
 }
 
 /*
- * The calendar's window: its start, its end and the latest end that may be valid; without a
- * calendar 0, and the period.
+ * Adds a calendar window as three numbers: its start, its end, and the latest end that a valid
+ * value may have: later by a period and an eighth. For a limit without a calendar adds 0 and the
+ * period.
  */
 static void add_calendar_window(struct numbers *numbers, const struct redis_command *command)
 {
@@ -85,18 +89,18 @@ static void add_calendar_window(struct numbers *numbers, const struct redis_comm
 		numbers_add_ns(numbers, period_ns);
 		return;
 	}
-	window = window_of(command);
+	window = present_window(command);
 	NUMBERS_ADD(numbers, window.start_ns / 1000, window.end_ns / 1000,
 	            (window.end_ns + period_ns + period_ns / 8) / 1000);
 }
 
-/* The header with the end of the calendar's window, and the length of that text. */
+/* Adds the header with the end of the calendar's window, and the length of that text. */
 static char *add_window_texts(char *texts, const struct redis_command *command)
 {
 	char *at = texts + value_header(command->limit, texts);
 
 	if (command->limit->cache) {
-		at = format_u64(at, window_of(command).end_ns / 1000);
+		at = format_u64(at, present_window(command).end_ns / 1000);
 		*at++ = ' ';
 	}
 	*at = '\0';
@@ -114,13 +118,13 @@ static void add_window_numbers(struct numbers *numbers, const struct redis_comma
 	add_calendar_window(numbers, command);
 }
 
-/* The slot at the present time, if this server's clock is right. */
+/* The slot at the present time, if the estimated time is right; the script checks that. */
 static uint64_t present_slot(const struct redis_command *command)
 {
-	return slots_number(&command->limit->slots, clock_of(command).now_ns);
+	return slots_number(&command->limit->slots, estimated_time(command).now_ns);
 }
 
-/* The header, and the time until which the slot counts. */
+/* Adds the header, and the time until which the present slot counts. */
 static char *add_slots_texts(char *texts, const struct redis_command *command)
 {
 	const struct slots_params *slots = &command->limit->slots;
@@ -143,7 +147,7 @@ static void add_slots_numbers(struct numbers *numbers, const struct redis_comman
 	numbers_add(numbers, slots->weighted ? slots->slot_ns / 1000 : 0);
 }
 
-/* The length of the blocks of time in which a list's lifetime is renewed. */
+/* A list's lifetime is renewed when its end reaches into another block of time, of this length. */
 static uint64_t list_block_us(uint64_t life_ns)
 {
 	return u64_max(life_ns / 8, NS_PER_S) / 1000;
@@ -166,7 +170,7 @@ static void add_list_operation(struct numbers *numbers, const struct redis_comma
 	            u64_max(call->cost, 1));
 }
 
-/* Adds the most units in use of a list, and how long a use counts. */
+/* Adds how many units of a list may be in use, for how long a use counts, and its block of time. */
 static void add_use_lifetime(struct numbers *numbers, const struct redis_command *command,
                              uint64_t life_ns)
 {
@@ -182,12 +186,13 @@ static void add_log_numbers(struct numbers *numbers, const struct redis_command 
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 
+/* Adds what all commands of a run on a concurrency limit share. */
 static void add_places_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	add_use_lifetime(numbers, command, command->limit->leases.lease_ns);
 }
 
-/* The numbers of each command of a run on places. */
+/* Adds the numbers of each command of a run on a concurrency limit. */
 static void add_place_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	add_list_operation(numbers, command);
@@ -220,11 +225,11 @@ static void add_slots_refund_numbers(struct numbers *numbers, const struct redis
 	numbers_add_ns(numbers, command->limit->slots.period_ns);
 }
 
-/* Adds acquires and refunds of a day. */
+/* Adds an acquire or a refund of `base`, an allowance for each day. */
 static void add_day_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct day_params *day = &command->limit->day;
-	struct algo_window today = window_of(command);
+	struct algo_window today = present_window(command);
 
 	NUMBERS_ADD(numbers, algo_op_releases(command->call.op), command->request_count,
 	            command->call.cost, day->free, day->count, today.start_ns / 1000,
@@ -233,7 +238,7 @@ static void add_day_numbers(struct numbers *numbers, const struct redis_command 
 	numbers_add_ns(numbers, command->call.until_ns);
 }
 
-/* Adds the operation on a key with chunks. */
+/* Adds the operation on a key of which servers hold chunks. */
 static void add_chunk_operation(struct numbers *numbers, const struct redis_command *command,
                                 uint64_t cost)
 {
@@ -249,8 +254,9 @@ static void add_chunk_operation(struct numbers *numbers, const struct redis_comm
 static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
-	const struct chunk_settlement *units = &command->settlement;
-	struct bucket_time own = {units->state_to_report.until_ns, units->state_to_report.word};
+	const struct chunk_settlement *settlement = &command->settlement;
+	struct bucket_time to_report = {settlement->state_to_report.until_ns,
+	                                settlement->state_to_report.word};
 	uint64_t cost = command->call.cost;
 
 	add_chunk_operation(numbers, command,
@@ -258,21 +264,22 @@ static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis
 	NUMBERS_ADD(numbers, bucket_refunds_newest(params), params->q);
 	numbers_add_parts(numbers, params->p, params->q);
 	numbers_add_parts(numbers, parts_of(params->depth, params->q), params->q);
-	NUMBERS_ADD(numbers, units->entry_id, units->settlement_number, units->used_units);
-	numbers_add_parts(numbers, parts_of(own, params->q), params->q);
-	NUMBERS_ADD(numbers, units->wanted_units, units->lifetime_ns / 1000,
+	NUMBERS_ADD(numbers, settlement->entry_id, settlement->settlement_number,
+	            settlement->used_units);
+	numbers_add_parts(numbers, parts_of(to_report, params->q), params->q);
+	NUMBERS_ADD(numbers, settlement->wanted_units, settlement->lifetime_ns / 1000,
 	            value_block_us(command->limit));
 }
 
 static void add_window_chunk_numbers(struct numbers *numbers, const struct redis_command *command)
 {
-	const struct chunk_settlement *units = &command->settlement;
+	const struct chunk_settlement *settlement = &command->settlement;
 
 	add_chunk_operation(numbers, command, command->call.cost);
 	numbers_add(numbers, command->limit->quota);
 	add_calendar_window(numbers, command);
-	NUMBERS_ADD(numbers, units->entry_id, units->settlement_number, units->used_units,
-	            units->wanted_units);
+	NUMBERS_ADD(numbers, settlement->entry_id, settlement->settlement_number,
+	            settlement->used_units, settlement->wanted_units);
 }
 
 void command_add_swap(struct buffer *out, const struct redis_command *command)
@@ -287,6 +294,7 @@ void command_add_swap(struct buffer *out, const struct redis_command *command)
 	add_number_word(out, command->reservation_us);
 }
 
+/* The arguments of KIND_WITHDRAW, which removes the client from the queue for a swap. */
 static void add_withdrawal(struct buffer *out, const struct redis_command *command)
 {
 	add_number_word(out, command->queue_ticket);
@@ -327,32 +335,32 @@ const struct command_format *command_format(const struct redis_command *command)
 static void add_numbers_of_each(struct buffer *out, struct redis_command *const *commands, size_t n,
                                 const struct command_format *format)
 {
-	char column[CALL_COMMANDS_MAX * sizeof(struct numbers)];
+	char text[CALL_COMMANDS_MAX * sizeof(struct numbers)];
 	size_t len = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		struct numbers numbers = {0};
 
 		format->add_command_numbers(&numbers, commands[i]);
-		memcpy(column + len, numbers.bytes, numbers.count * sizeof(double));
+		memcpy(text + len, numbers.bytes, numbers.count * sizeof(double));
 		len += numbers.count * sizeof(double);
 	}
-	add_word(out, (struct slice){column, len});
+	add_word(out, (struct slice){text, len});
 }
 
 void command_add_arguments(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
 	const struct command_format *format = command_format(commands[0]);
-	char argument[TEXTS_MAX + sizeof(struct numbers)], *at;
+	char argument[TEXTS_MAX + sizeof(struct numbers)], *end;
 	struct numbers numbers = {0};
 
 	if (format->add_arguments)
 		format->add_arguments(out, commands[0]);
 	if (format->add_numbers) {
 		format->add_numbers(&numbers, commands[0]);
-		at = format->add_texts(argument, commands[0]);
-		at = mempcpy(at, numbers.bytes, numbers.count * sizeof(double));
-		add_word(out, (struct slice){argument, (size_t)(at - argument)});
+		end = format->add_texts(argument, commands[0]);
+		end = mempcpy(end, numbers.bytes, numbers.count * sizeof(double));
+		add_word(out, (struct slice){argument, (size_t)(end - argument)});
 	}
 	if (format->add_command_numbers)
 		add_numbers_of_each(out, commands, n, format);

@@ -35,7 +35,7 @@ enum command_kind {
 
 /* The replacement of one value by another. */
 struct command_swap {
-	uint64_t made_at_ns; /* Redis's clock at which C has made the new value */
+	uint64_t made_at_ns; /* Redis's clock for which C has made the new value */
 	uint64_t life_ms; /* lifetime of the new value; 0 if the script only supposes the new value and
 	                     writes nothing */
 	size_t old_len, new_len;
@@ -51,6 +51,18 @@ static inline struct slice swap_new(const struct command_swap *swap)
 {
 	return (struct slice){swap->text + swap->old_len, swap->new_len};
 }
+
+/*
+ * What a script returns in place of the number of granted requests if it has not decided the
+ * command (scripts/begin.lua).
+ */
+enum undecided {
+	UNDECIDED_VALUE_DIFFERS =
+	    -1,                    /* the value is not what the script expects: decide by the value */
+	UNDECIDED_BY_SCRIPT = -2,  /* no script can decide it */
+	UNDECIDED_RESERVED = -3,   /* the key is reserved for another server's swap */
+	UNDECIDED_HAS_CHUNKS = -4, /* servers hold chunks of the key, which other scripts handle */
+};
 
 /** Whether the command takes nothing in any state: a peek, or a request without cost. */
 static inline bool command_only_reads(const struct redis_command *command)

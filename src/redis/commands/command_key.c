@@ -1,4 +1,7 @@
-/* command_key.c: writes the names of keys at Redis, which operators read (docs/distributed.md). */
+/*
+ * command_key.c: writes the name of a key at Redis, prefix{KEY}:LIMIT, in a form that operators can
+ * read: other bytes than letters, digits and a few marks are percent-encoded.
+ */
 #include "redis/commands/redis_command.h"
 
 /* Bytes that are not percent-encoded. */
@@ -7,6 +10,7 @@ static const bool is_plain[256] = {
     ['_'] = true,         ['-'] = true,         ['@'] = true,         ['/'] = true,
 };
 
+/* Writes %XX, and returns its end. */
 static char *add_percent(char *at, unsigned char c)
 {
 	static const char digits[] = "0123456789ABCDEF";
@@ -17,6 +21,7 @@ static char *add_percent(char *at, unsigned char c)
 	return at;
 }
 
+/* An empty text becomes a single %, which stands for no other text. */
 static void add_encoded(struct buffer *out, struct slice text)
 {
 	const unsigned char *from = (const unsigned char *)text.data, *end = from + text.len;

@@ -1,6 +1,10 @@
 /*
- * command_read.c: computes the outcomes of commands from the values that a script has read, by the
- * steps of `algo`. Replies come from outside and may be anything.
+ * command_read.c: decides how a command has ended after a call of a script: computes the outcomes
+ * of its requests by the steps of `algo` from the value that the script has read, or plans the next
+ * try.
+ *
+ * Scripts decide common limits. For others C makes the new value, and the next try *swaps* it:
+ * writes it if the old value has not changed since. Replies come from outside and may be anything.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +19,13 @@
 /* The most tries of a command; others may change the value between two. */
 #define TRIES_MAX 32
 
+/* The meaning of a reply for one command. */
 enum verdict {
 	GRANTED, /* outside of a group perhaps only some of the requests */
 	REFUSED,
 	UNDECIDED, /* nothing was changed; another try is needed, ... */
 	QUEUED,    /* ... while the key is reserved for another server */
-	REWRITTEN, /* ... which first writes the state as it is now in `value` */
+	REWRITTEN, /* another try is needed, which first writes the state as it is now in `value` */
 	INVALID,
 };
 
@@ -28,59 +33,70 @@ enum verdict {
 static uint64_t apply_request(const struct redis_command *command, const struct algo_call *call,
                               struct value *value, struct algo_decision *out)
 {
-	struct algo_call rest = *call;
+	struct algo_call without_permits = *call;
 
 	if (call->op == ALGO_REFUND_REPLACED)
-		rest.op = ALGO_REFUND; /* the script has returned the state without the replaced permits */
+		without_permits.op =
+		    ALGO_REFUND; /* the script has returned the state without the replaced permits */
 	if (command_handles_chunks(command))
 		return chunk_units_step(command->limit, call, &value->time, &command->settlement.reserved,
 		                        &value->state, out);
 	if (command->limit->record != ALGO_RECORD_NONE)
-		return uses_step(command->limit, &rest, &value->time, &value->uses, out);
+		return uses_step(command->limit, &without_permits, &value->time, &value->uses, out);
 	return algo_step(command->limit, call, &value->time, &value->state, out) ? value->state.until_ns
 	                                                                         : 0;
 }
 
+#define C_DECIDES (-1) /* in place of a number of granted requests */
+
+/* The outcome of a request that the script has denied, as a peek at the state shows it. */
+static void apply_denied_request(const struct redis_command *command, struct value *value,
+                                 struct algo_decision *out)
+{
+	struct algo_call peek = command->call;
+
+	peek.op = ALGO_PEEK;
+	apply_request(command, &peek, value, out);
+	if (out->allowed)
+		algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
+}
+
 /*
- * Applies all requests of a command. `granted` is how many the script has granted; if it is less
- * than 0, C decides. Denied requests find the same state, so they have one outcome.
+ * Applies all requests of a command to the state, and sets their outcomes. The script has granted
+ * the first `granted_count` of them; with C_DECIDES, the algorithm's step decides each. Denied
+ * requests find the same state, so they have one outcome.
  */
-static void apply_requests(const struct redis_command *command, int64_t granted,
+static void apply_requests(const struct redis_command *command, int64_t granted_count,
                            struct value *value, struct command_result *out)
 {
+	bool c_decides = granted_count < 0;
 	uint32_t n = 0;
 
-	for (; n < command->request_count && (granted < 0 || n < granted); n++) {
+	for (; n < command->request_count && (c_decides || n < granted_count); n++) {
 		out->until_ns[n] = apply_request(command, &command->call, value, &out->outcomes[n]);
-		if (granted >= 0)
+		if (!c_decides)
 			out->outcomes[n].allowed = true;
 		else if (!out->outcomes[n].allowed && algo_op_consumes(command->call.op))
 			break;
 	}
 	if (n == command->request_count)
 		return;
-	if (granted >= 0) {
-		struct algo_call peek = command->call;
-
-		peek.op = ALGO_PEEK;
-		apply_request(command, &peek, value, &out->outcomes[n]);
-		if (out->outcomes[n].allowed)
-			algo_decision_deny(&out->outcomes[n], WEIR_REASON_OVER_LIMIT, command->limit->retry_ns);
-	}
+	if (!c_decides)
+		apply_denied_request(command, value, &out->outcomes[n]);
 	for (uint32_t i = n; i < command->request_count; i++) {
 		out->outcomes[i] = out->outcomes[n];
 		out->until_ns[i] = 0;
 	}
 }
 
-/* Whether C decides the command, and the next try writes the result. */
-static bool is_swapped(const struct redis_command *command)
+/* Whether C decides the command, and a swap writes the result. */
+static bool is_decided_by_c(const struct redis_command *command)
 {
 	return command->attempt.kind == KIND_READ || command->attempt.kind == KIND_SWAP ||
 	       command->attempt.kind == KIND_WITHDRAW;
 }
 
-/* Whether a request would be granted, by a peek. */
+/* Whether a request would be granted now; other operations always pass. */
 static bool would_pass(const struct redis_command *command, struct value *value)
 {
 	struct algo_state before = value->state; /* a peek may reduce a state of the future */
@@ -96,8 +112,8 @@ static bool would_pass(const struct redis_command *command, struct value *value)
 }
 
 /*
- * Whether a denial also stores the state converted to the command's parameters. A state that has
- * ended stays for servers whose clocks lag.
+ * Whether a denial also has to store the state that was converted to the command's parameters. A
+ * state that has ended is left to servers whose clocks lag.
  */
 static bool denial_stores_converted(const struct redis_command *command, const struct value *value)
 {
@@ -105,7 +121,7 @@ static bool denial_stores_converted(const struct redis_command *command, const s
 	       value->state.until_ns > value->time.now_ns;
 }
 
-/* Whether a denial changes the state: one that no clock could have written is reduced. */
+/* Whether a denial changes the state: an end too far ahead for any right clock is reduced. */
 static bool denial_corrects_state(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
@@ -130,13 +146,13 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 {
 	struct algo_state state = value->state;
 	bool acquires = algo_op_consumes(command->call.op);
+	bool resets_text = command->call.op == ALGO_RESET && value->has_text;
 	struct algo_decision out;
 
 	if (command_only_reads(command) && value->chunks.len == 0)
 		return would_pass(command, value) ? GRANTED : REFUSED;
 	if (value->fit != VALUE_CONVERTS) /* a value of another limit counts as none */
-		return acquires || (command->call.op == ALGO_RESET && value->has_text) ? REWRITTEN
-		                                                                       : GRANTED;
+		return acquires || resets_text ? REWRITTEN : GRANTED;
 	if (value->chunks.len > 0)
 		return REWRITTEN;
 	if (algo_step(command->limit, &command->call, &value->time, &state, &out) ||
@@ -145,20 +161,53 @@ static enum verdict judge_converted(const struct redis_command *command, struct 
 	return acquires ? REFUSED : GRANTED;
 }
 
-/* Tries after a denial that this server's own chunk may have caused. */
+/* The most tries after a denial that this server's own chunk may have caused. */
 #define DENIALS_MAX 3
 
-static enum verdict judge_chunk(const struct redis_command *command, struct value *value)
+/* The verdict on a command whose script handles chunks. */
+static enum verdict judge_with_chunks(const struct redis_command *command, struct value *value)
 {
-	const struct chunk_settlement *units = &command->settlement;
+	const struct chunk_settlement *settlement = &command->settlement;
+	bool own_chunk_may_deny = settlement->all_or_nothing || settlement->is_outdated;
 
 	if (value->granted_count > 0)
 		return GRANTED;
 	if (value->granted_count < 0)
 		return value->has_text ? judge_converted(command, value) : UNDECIDED;
-	return (units->all_or_nothing || units->is_outdated) && command->attempt.tries < DENIALS_MAX
-	           ? UNDECIDED
+	return own_chunk_may_deny && command->attempt.tries < DENIALS_MAX ? UNDECIDED : REFUSED;
+}
+
+/* The verdict on a peek, whose value only was read. */
+static enum verdict judge_peek(const struct redis_command *command, struct value *value)
+{
+	if (!would_pass(command, value))
+		return REFUSED;
+	/* The rest of its group may be refused: the next try tells the script that this one passes. */
+	return command->attempt.kind == KIND_PEEK && command->group ? UNDECIDED : GRANTED;
+}
+
+/* The verdict on a command that C decides: granted only when the swap has been done. */
+static enum verdict judge_swap(const struct redis_command *command, struct value *value)
+{
+	if (value->granted_count > 0)
+		return GRANTED;
+	if (would_pass(command, value))
+		return value->granted_count == UNDECIDED_RESERVED ? QUEUED : UNDECIDED;
+	return denial_corrects_state(command, value) || denial_stores_converted(command, value)
+	           ? REWRITTEN
 	           : REFUSED;
+}
+
+/* The verdict on a command that a script decides. */
+static enum verdict judge_scripted(const struct redis_command *command, struct value *value)
+{
+	if (value->granted_count > 0)
+		return GRANTED;
+	if (value->granted_count == UNDECIDED_VALUE_DIFFERS && value->has_text)
+		return judge_converted(command, value);
+	if (value->granted_count < 0)
+		return UNDECIDED;
+	return value->fit != VALUE_OURS || denial_corrects_state(command, value) ? REWRITTEN : REFUSED;
 }
 
 /* Whether the converted value shows less than is in use. Such a value must not be written. */
@@ -167,56 +216,46 @@ static bool hides_use(const struct redis_command *command, const struct value *v
 	return value->hidden_use_ns > 0 && command->call.op != ALGO_RESET;
 }
 
+/* The verdict on one command by its value, without regard to its group. */
 static enum verdict judge(const struct redis_command *command, struct value *value)
 {
+	bool needs_chunk_script = value->has_chunks || value->granted_count == UNDECIDED_HAS_CHUNKS;
+
 	if (hides_use(command, value))
 		return algo_op_releases(command->call.op) ? GRANTED : REFUSED;
-	if (value->has_chunks || value->granted_count == -4)
+	if (needs_chunk_script)
 		return chunk_units_supported(command->limit) ? UNDECIDED : judge_converted(command, value);
 	switch (command->attempt.kind) {
 	case KIND_BUCKET_CHUNK:
 	case KIND_WINDOW_CHUNK:
-		return judge_chunk(command, value);
+		return judge_with_chunks(command, value);
 	case KIND_RESET:
 		return GRANTED;
 	case KIND_PEEK:
 	case KIND_PEEK_PASSES:
-		if (would_pass(command, value))
-			return command->attempt.kind == KIND_PEEK && command->group ? UNDECIDED : GRANTED;
-		return REFUSED;
+		return judge_peek(command, value);
 	case KIND_READ:
 	case KIND_SWAP:
 	case KIND_WITHDRAW:
-		if (value->granted_count > 0)
-			return GRANTED;
-		if (would_pass(command, value))
-			return value->granted_count == -3 ? QUEUED : UNDECIDED;
-		return denial_corrects_state(command, value) || denial_stores_converted(command, value)
-		           ? REWRITTEN
-		           : REFUSED;
+		return judge_swap(command, value);
 	case KIND_LOG:
 	case KIND_PLACES:
 		return value->granted_count > 0 ? GRANTED : REFUSED;
 	default:
-		if (value->granted_count > 0)
-			return GRANTED;
-		if (value->granted_count < 0)
-			return value->granted_count == -1 && value->has_text ? judge_converted(command, value)
-			                                                     : UNDECIDED;
-		return value->fit != VALUE_OURS || denial_corrects_state(command, value) ? REWRITTEN
-		                                                                         : REFUSED;
+		return judge_scripted(command, value);
 	}
 }
 
 /*
- * Longer than any chunk's lifetime; the next command of a server with a chunk sets the exact one.
+ * The lifetime of a converted value with chunks: longer than any chunk's. The next command of a
+ * server with a chunk sets the exact one.
  */
 #define CHUNKS_LIFE_MS (2 * 3600 * UINT64_C(1000))
 
 /*
  * Adds the suffix of a converted value: its chunks, or the end that it had before. A permit from
  * before the conversion names the former end; a bucket needs none, because such a permit also has
- * its duration.
+ * its duration. Returns the least lifetime that the suffix needs, in milliseconds.
  */
 static uint64_t add_suffix(const struct redis_command *command, const struct value *value,
                            struct buffer *text)
@@ -233,8 +272,9 @@ static uint64_t add_suffix(const struct redis_command *command, const struct val
 }
 
 /*
- * Plans to replace the value that was read by the state in `value`; unless that has changed, by the
- * same text, which only checks it.
+ * Has the next try replace the value that was read by the state in `value`. If `has_changed` is
+ * false, by the same text, so that the swap only checks that nobody has changed it. Returns false
+ * if there is no memory.
  */
 static bool plan_swap(struct redis_command *command, const struct value *value, bool has_changed)
 {
@@ -263,8 +303,8 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 	return swap != NULL;
 }
 
-/* Returns `otherwise`, unless the command has to leave the queue for a swap first. */
-static enum command_end withdraw_ticket(struct redis_command *command, enum command_end otherwise)
+/* Returns `otherwise`, unless the command has to leave the key's queue for a swap first. */
+static enum command_end leave_queue_or(struct redis_command *command, enum command_end otherwise)
 {
 	if (!command->attempt.may_be_queued)
 		return otherwise;
@@ -273,33 +313,35 @@ static enum command_end withdraw_ticket(struct redis_command *command, enum comm
 	return COMMAND_AGAIN;
 }
 
-/* Plans what the next try reads or writes. */
+/* Plans what the next try of an undecided command reads or writes, unless there is none to make. */
 static enum command_end plan_next_try(struct redis_command *command, struct value *value,
                                       enum verdict own, struct command_result *out)
 {
+	bool is_undecided = own == UNDECIDED || own == QUEUED;
 	bool planned = true;
 
 	if (own == GRANTED) /* the rest of its group is undecided */
 		return COMMAND_AGAIN;
-	command->settlement.may_have_chunks |= value->has_chunks || value->granted_count == -4;
+	command->settlement.may_have_chunks |=
+	    value->has_chunks || value->granted_count == UNDECIDED_HAS_CHUNKS;
 	command->settlement.all_or_nothing = false;
 	command_free_swap(command);
 	command->attempt.redis_clock_ns = value->clock_ns;
 	command->attempt.swap_is_preparation = own == REWRITTEN;
-	command->attempt.no_script_decides |= value->granted_count == -2;
+	command->attempt.no_script_decides |= value->granted_count == UNDECIDED_BY_SCRIPT;
 	if (own == REWRITTEN) {
 		planned = plan_swap(command, value, true);
-	} else if ((own == UNDECIDED || own == QUEUED) && is_swapped(command) && !value->has_chunks) {
+	} else if (is_undecided && is_decided_by_c(command) && !value->has_chunks) {
 		struct algo_state before = value->state;
+		bool has_changed;
 
-		apply_requests(command, -1, value, out);
-		planned = plan_swap(command, value,
-		                    command->limit->record != ALGO_RECORD_NONE ||
-		                        before.until_ns != value->state.until_ns ||
-		                        before.word != value->state.word);
+		apply_requests(command, C_DECIDES, value, out);
+		has_changed = command->limit->record != ALGO_RECORD_NONE ||
+		              before.until_ns != value->state.until_ns || before.word != value->state.word;
+		planned = plan_swap(command, value, has_changed);
 		if (planned && !command->group &&
 		    slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap)))
-			return withdraw_ticket(command, COMMAND_DONE); /* nothing to write */
+			return leave_queue_or(command, COMMAND_DONE); /* nothing to write */
 	}
 	return planned ? COMMAND_AGAIN : COMMAND_FAILED;
 }
@@ -311,15 +353,15 @@ static enum command_end plan_next_try(struct redis_command *command, struct valu
 static bool set_outcomes_of_swap(const struct redis_command *command, struct command_result *out)
 {
 	const struct command_swap *swap = command->attempt.swap;
-	struct value was = {.text = swap_old(swap)};
-	bool read;
+	struct value before = {.text = swap_old(swap)};
+	bool could_read;
 
-	was.time = algo_time_at(command->limit, command_moment(command, swap->made_at_ns));
-	read = command_read_state(command, &was);
-	if (read)
-		apply_requests(command, -1, &was, out);
-	value_free(&was);
-	return read;
+	before.time = algo_time_at(command->limit, command_moment(command, swap->made_at_ns));
+	could_read = command_read_state(command, &before);
+	if (could_read)
+		apply_requests(command, C_DECIDES, &before, out);
+	value_free(&before);
+	return could_read;
 }
 
 /*
@@ -338,28 +380,29 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 }
 
 /*
- * Denies all requests, and refunds nothing, until the hidden use has ended. Only a bucket knows
- * when that is.
+ * Sets the outcomes while the converted value shows less than is in use: denies all requests, and
+ * refunds nothing, until that hidden use has ended. Only a bucket knows when that is.
  */
 static void apply_with_hidden_use(const struct redis_command *command, struct value *value,
                                   struct command_result *out)
 {
-	uint64_t more_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_use_ns : 0;
+	uint64_t hidden_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_use_ns : 0;
 	bool refunds = algo_op_releases(command->call.op);
-	struct redis_command none = *command;
+	struct redis_command without_cost = *command;
 
 	if (refunds)
-		none.call.cost = 0;
-	apply_requests(&none, -1, value, out);
+		without_cost.call.cost = 0;
+	apply_requests(&without_cost, C_DECIDES, value, out);
 	for (uint32_t i = 0; i < command->request_count; i++) {
-		out->outcomes[i].reset_after_ns += more_ns;
+		out->outcomes[i].reset_after_ns += hidden_ns;
 		if (refunds)
 			algo_decision_refund(&out->outcomes[i], &command->call, false);
 		else
-			out->outcomes[i].retry_after_ns += more_ns;
+			out->outcomes[i].retry_after_ns += hidden_ns;
 	}
 }
 
+/* Sets the outcomes of a command that needs no further try. */
 static enum command_end complete_command(struct redis_command *command, struct value *value,
                                          struct command_result *out)
 {
@@ -370,7 +413,7 @@ static enum command_end complete_command(struct redis_command *command, struct v
 		return set_outcomes_of_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
 	if (command->attempt.kind < KIND_BUCKET || command_only_reads(command) ||
 	    !algo_op_consumes(command->call.op))
-		value->granted_count = -1;
+		value->granted_count = C_DECIDES;
 	if (hides_use(command, value))
 		apply_with_hidden_use(command, value, out);
 	else
@@ -387,35 +430,36 @@ static enum command_end complete_command(struct redis_command *command, struct v
  */
 static bool reply_shows_state(const struct redis_command *command, const struct value *value)
 {
-	return !value->has_chunks &&
-	       (is_swapped(command) || command_only_reads(command) || value->granted_count == -2);
+	return !value->has_chunks && (is_decided_by_c(command) || command_only_reads(command) ||
+	                              value->granted_count == UNDECIDED_BY_SCRIPT);
 }
 
 /*
- * Another command of the group was refused, so this one takes nothing, even if `own` needs a
- * further try.
+ * Ends a command that takes nothing because another one of its group was refused. The outcomes are
+ * those of a peek, as far as the reply shows them; a further try of its own is not made.
  */
 static enum command_end withhold(struct redis_command *command, struct value *value,
                                  enum verdict own, struct command_result *out)
 {
 	struct redis_command peek = *command;
+	bool would_be_granted;
 
 	peek.call.op = ALGO_PEEK;
 	if (algo_op_releases(command->call.op))
 		peek.call.cost = 0; /* an older permit may have taken more than the limit grants now */
-	apply_requests(&peek, -1, value, out);
+	apply_requests(&peek, C_DECIDES, value, out);
 	command->settlement.state = value->state;
-	return own == GRANTED || (reply_shows_state(command, value) && out->outcomes[0].allowed)
-	           ? COMMAND_WITHHELD
-	           : COMMAND_UNASKED;
+	would_be_granted =
+	    own == GRANTED || (reply_shows_state(command, value) && out->outcomes[0].allowed);
+	return would_be_granted ? COMMAND_WITHHELD : COMMAND_UNDECIDED;
 }
 
 /* The verdict on the whole group: the most severe of its commands'. */
 static enum verdict judge_group(struct redis_command *const *commands, size_t n, size_t i,
                                 const struct redis_reply *reply)
 {
-	static const unsigned char weight[] = {[GRANTED] = 0, [UNDECIDED] = 1, [REWRITTEN] = 1,
-	                                       [QUEUED] = 2,  [REFUSED] = 3,   [INVALID] = 4};
+	static const unsigned char severity[] = {[GRANTED] = 0, [UNDECIDED] = 1, [REWRITTEN] = 1,
+	                                         [QUEUED] = 2,  [REFUSED] = 3,   [INVALID] = 4};
 	enum verdict worst = GRANTED;
 	size_t first = i;
 
@@ -428,19 +472,20 @@ static enum verdict judge_group(struct redis_command *const *commands, size_t n,
 		                           : INVALID;
 
 		value_free(&value);
-		if (weight[verdict] > weight[worst])
+		if (severity[verdict] > severity[worst])
 			worst = verdict;
 	}
 	return worst;
 }
 
+/* Ends one try of a command. `of_group` is the verdict on its group, if it has one. */
 static enum command_end end_try(struct redis_command *command, struct value *value,
-                                enum verdict all, struct command_result *out)
+                                enum verdict of_group, struct command_result *out)
 {
 	enum verdict own = judge(command, value);
 	enum command_end end;
 
-	switch (command->group ? all : own) {
+	switch (command->group ? of_group : own) {
 	case INVALID:
 		return COMMAND_FAILED;
 	case UNDECIDED:
@@ -455,7 +500,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 		if (own != REFUSED)
 			return withhold(command, value, own, out);
 		if (command->attempt.may_be_queued)
-			return withdraw_ticket(command, COMMAND_AGAIN);
+			return leave_queue_or(command, COMMAND_AGAIN);
 		break;
 	case GRANTED:
 		break;
@@ -463,8 +508,8 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 	return complete_command(command, value, out);
 }
 
-/* Records whether the key may be reserved for this command. */
-static void update_ticket(struct redis_command *command, const struct value *value)
+/* Records whether the client may be in the key's queue: a swap that comes too late joins it. */
+static void update_queue_state(struct redis_command *command, const struct value *value)
 {
 	if (command->attempt.kind == KIND_SWAP)
 		command->attempt.may_be_queued =
@@ -487,10 +532,10 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 		           exchange_read_answer(command->exchange, reply) ? COMMAND_DONE : COMMAND_FAILED;
 	}
 	if (command_read_value(command, n, i, reply, &value)) {
-		enum verdict all = command->group ? judge_group(commands, n, i, reply) : GRANTED;
+		enum verdict of_group = command->group ? judge_group(commands, n, i, reply) : GRANTED;
 
-		update_ticket(command, &value);
-		out->end = end_try(command, &value, all, out);
+		update_queue_state(command, &value);
+		out->end = end_try(command, &value, of_group, out);
 	}
 	value_free(&value);
 	return out->end;

@@ -1,6 +1,6 @@
 /*
- * command_reply.c: reads the value of each command from the reply to a call. Replies come from
- * outside and may be anything.
+ * command_reply.c: reads the value of each command's key from the reply to a call of a script, as
+ * the state from which the outcomes are computed. Replies come from outside and may be anything.
  */
 #include <endian.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "redis/commands/value.h"
 
 /*
- * The i-th item of a reply to `n` commands: the values, then the clock. If all requests were
- * granted, the reply may be one text with a double below 2^53 for each.
+ * The i-th item of a reply to `n` commands: their values, then the clock as the n-th. If all
+ * requests were granted, the reply may be one text with a double below 2^53 for each item.
  */
-static struct redis_reply item_of(const struct redis_reply *reply, size_t n, size_t i)
+static struct redis_reply reply_item(const struct redis_reply *reply, size_t n, size_t i)
 {
 	struct redis_reply item = {.type = REDIS_ERROR};
 	uint64_t bits;
@@ -36,7 +36,7 @@ static struct redis_reply item_of(const struct redis_reply *reply, size_t n, siz
 
 uint64_t command_clock(const struct redis_reply *reply, size_t n)
 {
-	struct redis_reply clock = item_of(reply, n, n);
+	struct redis_reply clock = reply_item(reply, n, n);
 
 	if (clock.type != REDIS_INTEGER || clock.integer <= 0 ||
 	    (uint64_t)clock.integer > UINT64_MAX / 1000)
@@ -45,10 +45,13 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 }
 
 /*
- * Reads how many requests of the i-th command were granted: all, unless the reply has a pair for
- * the command after the clock, its number (from 1) and the count. False if the reply is invalid.
+ * Reads how many requests of the i-th command were granted: all, as *granted_count is before,
+ * unless the reply has a pair for the command after the clock: its number (from 1) and the count,
+ * or an enum undecided. Pairs stand in the order of commands. Returns false if the reply is
+ * invalid.
  */
-static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, int64_t *granted)
+static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t i,
+                               int64_t *granted_count)
 {
 	const struct redis_reply *partial = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
 	size_t low = 0, high = partial ? (reply->count - n - 1) / 2 : 0;
@@ -60,10 +63,11 @@ static bool read_granted(const struct redis_reply *reply, size_t n, size_t i, in
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
 		if (pair[0].integer == (int64_t)i + 1) {
-			bool fits = pair[1].integer >= -4 && pair[1].integer < *granted;
+			bool is_valid =
+			    pair[1].integer >= UNDECIDED_HAS_CHUNKS && pair[1].integer < *granted_count;
 
-			*granted = pair[1].integer;
-			return fits;
+			*granted_count = pair[1].integer;
+			return is_valid;
 		}
 		if (pair[0].integer <= (int64_t)i)
 			low = middle + 1;
@@ -104,7 +108,7 @@ static bool read_bare_number(const struct redis_command *command, uint64_t numbe
                              struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
-	unsigned less = limit->algorithm->word_less;
+	unsigned less = limit->algorithm->word_less; /* the text has the word plus this */
 
 	if (command->attempt.kind == KIND_BUCKET) {
 		value->state.until_ns = number * 1000;
@@ -123,36 +127,42 @@ static bool read_bare_number(const struct redis_command *command, uint64_t numbe
  * Reads the answer about chunks after the state: units of others, units of this server, the end,
  * and whether the settlement came too late.
  */
-static bool read_units(struct slice text, struct chunk_settlement *units)
+static bool read_units_reply(struct slice text, struct chunk_settlement *units)
 {
-	uint64_t is_old;
+	uint64_t is_outdated;
 
 	if (!parse_u64(slice_cut(&text, ':'), &units->reserved.others_units) ||
 	    !parse_u64(slice_cut(&text, ':'), &units->held_units) ||
-	    !parse_u64(slice_cut(&text, ':'), &units->reserved.ends_ns) || !parse_u64(text, &is_old))
+	    !parse_u64(slice_cut(&text, ':'), &units->reserved.ends_ns) ||
+	    !parse_u64(text, &is_outdated))
 		return false;
-	units->is_outdated = is_old != 0;
+	units->is_outdated = is_outdated != 0;
 	return true;
 }
 
-/* Removes the suffix of a state from its text, and reads it. */
-static bool read_suffix(struct redis_command *command, struct value *value)
+/*
+ * Reads and removes the suffixes of a state: behind a `|` its former end or the queue for a swap,
+ * and behind a `;` chunks: their entries in a value, or a script's answer about them. Returns false
+ * if the text is invalid.
+ */
+static bool read_suffixes(struct redis_command *command, struct value *value)
 {
-	struct slice text = slice_cut(&value->text, '|'), state;
+	struct slice suffix = slice_cut(&value->text, '|'), state;
+	bool is_raw_value = value->granted_count == UNDECIDED_VALUE_DIFFERS;
 
 	if (!parse_u64(value->text, &value->former_end_ns)) /* otherwise it is the queue for a swap */
 		value->former_end_ns = 0;
-	value->text = state = text;
-	state = slice_cut(&text, ';');
-	if (state.len == value->text.len)
-		return !command_handles_chunks(command) || value->granted_count == -1;
+	value->text = suffix;
+	state = slice_cut(&suffix, ';');
+	if (state.len == value->text.len) /* a script that handles chunks always answers about them */
+		return !command_handles_chunks(command) || is_raw_value;
 	if (!command_handles_chunks(command)) {
 		value->has_chunks = chunk_units_supported(command->limit);
-	} else if (value->granted_count == -1) {
+	} else if (is_raw_value) {
 		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};
 	} else {
 		value->text = state;
-		return read_units(text, &command->settlement);
+		return read_units_reply(suffix, &command->settlement);
 	}
 	return true;
 }
@@ -172,7 +182,7 @@ static bool read_reply_item(struct redis_command *command, const struct redis_re
 	case REDIS_TEXT:
 		value->has_text = true;
 		value->text = found->text;
-		return read_suffix(command, value) && command_read_state(command, value);
+		return read_suffixes(command, value) && command_read_state(command, value);
 	case REDIS_NIL:
 		return command_read_state(command, value);
 	default:
@@ -180,8 +190,11 @@ static bool read_reply_item(struct redis_command *command, const struct redis_re
 	}
 }
 
-/* Has a refund that names the end of before a conversion name the present end. */
-static void rename_refund(struct redis_command *command, const struct value *value)
+/*
+ * A refund names the use that it returns by the state's end at that time. If the state was
+ * converted to other parameters since, has the refund name the present end instead.
+ */
+static void update_refund_name(struct redis_command *command, const struct value *value)
 {
 	struct algo_call *call = &command->call;
 
@@ -198,12 +211,12 @@ bool command_read_value(struct redis_command *command, size_t n, size_t i,
 	*value = (struct value){.clock_ns = command_clock(reply, n),
 	                        .granted_count =
 	                            command->attempt.kind == KIND_SWAP ? 1 : command->request_count};
-	if (value->clock_ns == 0 || !read_granted(reply, n, i, &value->granted_count))
+	if (value->clock_ns == 0 || !read_granted_count(reply, n, i, &value->granted_count))
 		return false;
-	found = item_of(reply, n, i);
+	found = reply_item(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));
 	if (!read_reply_item(command, &found, value))
 		return false;
-	rename_refund(command, value);
+	update_refund_name(command, value);
 	return true;
 }

@@ -1,4 +1,7 @@
-/* command_words.h: appends words of RESP, and numbers as scripts unpack them, to a call. */
+/*
+ * command_words.h: writes the words of a command in RESP, Redis's protocol: a word is `$`, its
+ * length and its bytes. Scripts get many numbers as one word, which they unpack.
+ */
 #ifndef REDIS_COMMAND_WORDS_H
 #define REDIS_COMMAND_WORDS_H
 
@@ -10,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/number.h"
 
+/* Appends a text as one word. */
 static inline void add_word(struct buffer *out, struct slice text)
 {
 	char *at = buffer_reserve(out, 1 + 20 + 2 + text.len + 2);
@@ -25,6 +29,7 @@ static inline void add_word(struct buffer *out, struct slice text)
 	out->len = (size_t)(at - out->data);
 }
 
+/* Appends a number in decimal digits as one word. */
 static inline void add_number_word(struct buffer *out, uint64_t number)
 {
 	char text[20];
@@ -34,7 +39,7 @@ static inline void add_number_word(struct buffer *out, uint64_t number)
 
 #define NUMBERS_MAX 20
 
-/* Numbers below 2^53 as struct.unpack of Lua reads them: doubles in little-endian order. */
+/* Numbers below 2^53, as struct.unpack of Lua reads them: doubles in little-endian order. */
 struct numbers {
 	size_t count;
 	char bytes[NUMBERS_MAX * sizeof(double)];
@@ -60,26 +65,28 @@ static inline void numbers_add_all(struct numbers *numbers, const uint64_t *all,
 	numbers_add_all(numbers, (const uint64_t[]){__VA_ARGS__},                                      \
 	                sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
+/* Appends all numbers as one word. */
 static inline void add_numbers_word(struct buffer *out, const struct numbers *numbers)
 {
 	add_word(out, (struct slice){numbers->bytes, numbers->count * sizeof(double)});
 }
 
-/* Whole microseconds, then the remaining nanoseconds. */
+/* Adds two numbers: whole microseconds, then the remaining nanoseconds. */
 static inline void numbers_add_ns(struct numbers *numbers, uint64_t ns)
 {
 	numbers_add(numbers, ns / 1000);
 	numbers_add(numbers, ns % 1000);
 }
 
+/* An exact time in *parts*, of which a nanosecond has q: a bucket gets p/q nanoseconds per unit. */
 static inline u128 parts_of(struct bucket_time time, uint64_t q)
 {
 	return (u128)time.ns * q - time.under;
 }
 
 /*
- * An exact duration: whole microseconds, then the remaining parts, of which a microsecond has 1000
- * q.
+ * Adds an exact duration as two numbers: whole microseconds, then the remaining parts, of which a
+ * microsecond has 1000 q.
  */
 static inline void numbers_add_parts(struct numbers *numbers, u128 parts, uint64_t q)
 {

@@ -1,7 +1,9 @@
 /*
- * command_write.c: writes commands as calls of scripts, and chooses the script.
+ * command_write.c: writes commands as one call of a script (EVALSHA), and chooses the script.
  *
- * Consecutive commands that differ only in their keys are one run, whose parameters stand once.
+ * Each command has a *kind*: the function of the scripts that carries it out. Consecutive commands
+ * that differ only in their keys are one *run*, whose parameters stand once. A call of a single run
+ * calls the script of its kind alone; other calls have a kind and its arguments for each run.
  */
 #include "redis/commands/redis_command.h"
 
@@ -17,7 +19,7 @@
 #include "redis/commands/value.h"
 #include "scripts.h" /* made by scripts/embed.py */
 
-#define KEYS_HASHED 256 /* a power of two, and more than CALL_COMMANDS_MAX */
+#define KEY_TABLE_SIZE 256 /* a power of two, and more than CALL_COMMANDS_MAX */
 
 void command_free_swap(struct redis_command *command)
 {
@@ -32,22 +34,23 @@ void command_free_swap(struct redis_command *command)
  */
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
-/* Whether a script decides the command; sets its kind. */
-static bool has_kind(const struct redis_command *command, enum command_kind *kind)
+/* Whether there is a script that decides the command and writes the result; sets *kind to its kind.
+ */
+static bool is_decided_by_script(const struct redis_command *command, enum command_kind *kind)
 {
-	bool refund = algo_op_releases(command->call.op);
+	bool is_refund = algo_op_releases(command->call.op);
 
-	if ((!algo_op_consumes(command->call.op) && !refund) || command->attempt.no_script_decides)
+	if ((!algo_op_consumes(command->call.op) && !is_refund) || command->attempt.no_script_decides)
 		return false;
 	if (algo_has_step(command->limit, bucket_step))
-		*kind = refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
+		*kind = is_refund ? KIND_BUCKET_REFUND : KIND_BUCKET;
 	else if (algo_has_step(command->limit, window_step))
-		*kind = refund ? KIND_WINDOW_REFUND : KIND_WINDOW;
+		*kind = is_refund ? KIND_WINDOW_REFUND : KIND_WINDOW;
 	else if (command->limit->record == ALGO_RECORD_DAY)
 		*kind = KIND_DAY;
 	else if (command->limit->record == ALGO_RECORD_SLOTS &&
-	         (refund || command->limit->slots.slot_ns >= SLOT_LEAST_NS))
-		*kind = refund ? KIND_SLOTS_REFUND : KIND_SLOTS;
+	         (is_refund || command->limit->slots.slot_ns >= SLOT_LEAST_NS))
+		*kind = is_refund ? KIND_SLOTS_REFUND : KIND_SLOTS;
 	else
 		return false;
 	return true;
@@ -66,24 +69,28 @@ static enum command_kind command_kind_of(const struct redis_command *command)
 	if (command_only_reads(command))
 		return command->group != 0 && command->attempt.redis_clock_ns != 0 ? KIND_PEEK_PASSES
 		                                                                   : KIND_PEEK;
-	if (has_kind(command, &kind))
+	if (is_decided_by_script(command, &kind))
 		return kind;
 	if (command->attempt.must_leave_queue)
 		return KIND_WITHDRAW;
 	return command->attempt.swap && !command->attempt.swap_is_preparation ? KIND_SWAP : KIND_READ;
 }
 
+/* Whether the value is swapped before the command is decided, which is written as a kind "first".
+ */
 static bool swaps_first(const struct redis_command *command)
 {
 	return command->attempt.swap && command->attempt.swap_is_preparation;
 }
 
+/* The number of words that add_run writes. */
 static size_t run_word_count(const struct redis_command *command)
 {
 	return 2 + command_format(command)->argument_count +
 	       (swaps_first(command) ? 2 + SWAP_ARGUMENTS : 0);
 }
 
+/* Writes `n` commands that are one run: the kind, their number, and the arguments. */
 static void add_run(struct buffer *out, struct redis_command *const *commands, size_t n)
 {
 	const struct redis_command *command = commands[0];
@@ -100,11 +107,12 @@ static void add_run(struct buffer *out, struct redis_command *const *commands, s
 
 /* Calls */
 
-static bool is_same_call(const struct algo_call *a, const struct algo_call *b)
+static bool has_same_operation(const struct algo_call *a, const struct algo_call *b)
 {
 	return a->op == b->op && a->until_ns == b->until_ns;
 }
 
+/* Whether all arguments of two commands are equal, except what the kind writes for each command. */
 static bool may_share_run(const struct redis_command *a, const struct redis_command *b)
 {
 	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||
@@ -114,12 +122,12 @@ static bool may_share_run(const struct redis_command *a, const struct redis_comm
 		return true;
 	return !algo_op_releases(a->call.op) && !a->attempt.swap && !b->attempt.swap &&
 	       a->request_count == b->request_count && a->call.cost == b->call.cost &&
-	       (!command_state_is_list(a) || is_same_call(&a->call, &b->call)) &&
+	       (!command_state_is_list(a) || has_same_operation(&a->call, &b->call)) &&
 	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.redis_clock_ns &&
 	       !b->attempt.redis_clock_ns;
 }
 
-/* The end of the run or group that begins at `first`. */
+/* The index after the run or group that begins at `first`. */
 static size_t end_of_run(struct redis_command *const *commands, size_t n, size_t first)
 {
 	uint32_t group = commands[first]->group;
@@ -131,7 +139,7 @@ static size_t end_of_run(struct redis_command *const *commands, size_t n, size_t
 	return end;
 }
 
-/* Hashes the length, both ends and the middle. */
+/* Hashes the length, both ends and the middle of a name. */
 static size_t hash_name(struct slice name)
 {
 	uint64_t words[3] = {0}, hash = name.len;
@@ -142,26 +150,27 @@ static size_t hash_name(struct slice name)
 		memcpy(&words[i], name.data + (name.len - len) * i / 2, len);
 		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
 	}
-	return (size_t)(hash >> 32) % KEYS_HASHED;
+	return (size_t)(hash >> 32) % KEY_TABLE_SIZE;
 }
 
 /*
- * Whether the script can read all values before the first command: the keys differ, and nothing is
- * swapped. Lists are not read so; at least one value must be a string.
+ * Whether the script may read all values at once, before the first command. It may if no key comes
+ * twice and no value is swapped first. At least one value must be a string, because lists are not
+ * read so.
  */
 static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 {
-	struct slice seen[KEYS_HASHED];
+	struct slice keys[KEY_TABLE_SIZE]; /* those before, by their hash, linear probing */
 	bool has_text = false;
 
-	memset(seen, 0, sizeof seen);
+	memset(keys, 0, sizeof keys);
 	for (size_t i = 0; i < n; i++) {
 		size_t at = hash_name(commands[i]->key);
 
-		for (; seen[at].data; at = (at + 1) % KEYS_HASHED)
-			if (slice_equal(seen[at], commands[i]->key))
+		for (; keys[at].data; at = (at + 1) % KEY_TABLE_SIZE)
+			if (slice_equal(keys[at], commands[i]->key))
 				return false;
-		seen[at] = commands[i]->key;
+		keys[at] = commands[i]->key;
 		if (commands[i]->attempt.swap)
 			return false;
 		has_text |= !command_state_is_list(commands[i]);
@@ -169,29 +178,30 @@ static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 	return has_text;
 }
 
+/* The script for the commands: that of their kind, or one with all kinds that they may have. */
 static enum script script_of(struct redis_command *const *commands, size_t n)
 {
 	enum script script = command_format(commands[0])->script;
-	bool knows_chunks = false;
+	bool needs_chunks = false;
 
 	for (size_t i = 0; i < n; i++) {
-		knows_chunks |= command_handles_chunks(commands[i]);
+		needs_chunks |= command_handles_chunks(commands[i]);
 		if (command_format(commands[i])->script != script || swaps_first(commands[i]))
 			script = SCRIPT_ANY;
 	}
-	return script == SCRIPT_ANY && knows_chunks ? SCRIPT_EVERY : script;
+	return script == SCRIPT_ANY && needs_chunks ? SCRIPT_EVERY : script;
 }
 
 /* Whether all commands are one run of a kind that has a script of its own. */
 static bool is_single_run(struct redis_command *const *commands, size_t n, enum script script,
-                          bool ahead)
+                          bool reads_ahead)
 {
-	return script < SCRIPT_ANY && (ahead || command_state_is_list(commands[0])) &&
+	return script < SCRIPT_ANY && (reads_ahead || command_state_is_list(commands[0])) &&
 	       !commands[0]->group && end_of_run(commands, n, 0) == n;
 }
 
-/* The time that tests give, in front of the arguments. */
-static void add_time(struct buffer *out, const struct redis_command *command)
+/* Tests give the time by which Redis decides, in front of the arguments. */
+static void add_given_time(struct buffer *out, const struct redis_command *command)
 {
 	char text[1 + TIME_DIGITS_MAX] = "@";
 
@@ -200,8 +210,8 @@ static void add_time(struct buffer *out, const struct redis_command *command)
 		                  text, (size_t)(format_u64(text + 1, command->local_time.now_ns) - text)});
 }
 
-/* The number of words of all runs of a call. */
-static size_t count_words(struct redis_command *const *commands, size_t n)
+/* The number of words of all runs and groups of a call. */
+static size_t count_run_words(struct redis_command *const *commands, size_t n)
 {
 	size_t words = 0, end;
 
@@ -214,12 +224,16 @@ static size_t count_words(struct redis_command *const *commands, size_t n)
 	return words;
 }
 
+/*
+ * Writes whether the script has to read the values one by one ("1"), then the runs. A group has a
+ * word and its number of commands in front, and each of its commands is a run of its own.
+ */
 static void add_runs(struct buffer *out, struct redis_command *const *commands, size_t n,
-                     bool ahead)
+                     bool reads_ahead)
 {
 	size_t end;
 
-	add_word(out, ahead ? SLICE("") : SLICE("1"));
+	add_word(out, reads_ahead ? SLICE("") : SLICE("1"));
 	for (size_t i = 0; i < n; i = end) {
 		end = end_of_run(commands, n, i);
 		if (!commands[i]->group) {
@@ -238,12 +252,14 @@ const struct script_text *command_recovery_script(void)
 	return &script_recovery_check;
 }
 
-static void begin(struct buffer *out, const struct script_text *call, size_t words, size_t keys)
+/* Begins EVALSHA with this number of keys, and of words after them. */
+static void begin_call(struct buffer *out, const struct script_text *script, size_t keys,
+                       size_t words)
 {
 	buffer_add_text(out, "*");
-	buffer_add_u64(out, 3 + keys + words);
+	buffer_add_u64(out, 3 + keys + words); /* EVALSHA, hash, number of keys */
 	buffer_add_text(out, "\r\n$7\r\nEVALSHA\r\n");
-	add_word(out, slice_of(call->sha));
+	add_word(out, slice_of(script->sha));
 	add_number_word(out, keys);
 }
 
@@ -251,49 +267,51 @@ static void begin(struct buffer *out, const struct script_text *call, size_t wor
 static const struct script_text *write_exchange(const struct redis_command *command,
                                                 struct buffer *out)
 {
-	const struct script_text *call =
+	const struct script_text *script =
 	    command->call.op == ALGO_EXCHANGE_REPORTS ? &script_reports : &script_quorum;
 
-	begin(out, call, command->uses_given_time + command->exchange->word_count, EXCHANGE_KEYS);
+	begin_call(out, script, EXCHANGE_KEYS,
+	           command->uses_given_time + command->exchange->word_count);
 	exchange_write_keys(command->key, out);
-	add_time(out, command);
+	add_given_time(out, command);
 	exchange_write(command->exchange, out);
-	return call;
+	return script;
 }
 
+/* Writes a call of all other commands. Returns the script that it calls. */
 static const struct script_text *write_commands(struct redis_command *const *commands, size_t n,
                                                 struct buffer *out)
 {
-	bool ahead = can_read_ahead(commands, n), alone;
-	const struct script_text *call;
+	bool reads_ahead = can_read_ahead(commands, n), single_run;
+	const struct script_text *text;
 	enum script script;
+	size_t words;
 
 	for (size_t i = 0; i < n; i++)
 		commands[i]->attempt.kind = (unsigned char)command_kind_of(commands[i]);
 	script = script_of(commands, n);
-	alone = is_single_run(commands, n, script, ahead);
-	call = alone ? &scripts_alone[script] : &scripts_of_runs[script];
-	begin(out, call,
-	      commands[0]->uses_given_time +
-	          (alone ? command_format(commands[0])->argument_count : 1 + count_words(commands, n)),
-	      n);
+	single_run = is_single_run(commands, n, script, reads_ahead);
+	text = single_run ? &scripts_alone[script] : &scripts_of_runs[script];
+	words =
+	    single_run ? command_format(commands[0])->argument_count : 1 + count_run_words(commands, n);
+	begin_call(out, text, n, commands[0]->uses_given_time + words);
 	for (size_t i = 0; i < n; i++)
 		add_word(out, commands[i]->key);
-	add_time(out, commands[0]);
-	if (alone)
+	add_given_time(out, commands[0]);
+	if (single_run)
 		command_add_arguments(out, commands, n);
 	else
-		add_runs(out, commands, n, ahead);
-	return call;
+		add_runs(out, commands, n, reads_ahead);
+	return text;
 }
 
 int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
-                  struct script_text *call)
+                  struct script_text *script)
 {
 	size_t start = out->len;
 
-	*call = commands[0]->exchange ? *write_exchange(commands[0], out)
-	                              : *write_commands(commands, n, out);
+	*script = commands[0]->exchange ? *write_exchange(commands[0], out)
+	                                : *write_commands(commands, n, out);
 	if (!out->failed)
 		return WEIR_OK;
 	out->len = start;

@@ -1,3 +1,7 @@
+/*
+ * exchange.c: builds and reads the messages by which the servers of a *quorum group* (servers that
+ * decide a breaker's phases together) exchange votes and reports through a script of Redis.
+ */
 #include "redis/commands/exchange.h"
 
 #include "redis/commands/command_words.h"
@@ -28,6 +32,7 @@ void exchange_begin_votes(struct exchange *exchange, const struct exchange_serve
 	add_numbers_word(&exchange->message, &numbers);
 }
 
+/* Both messages of reports begin with the lifetime of the list, in milliseconds. */
 static void begin_report_message(struct exchange *exchange, uint64_t life_ns, size_t words)
 {
 	struct numbers numbers = {0};
@@ -67,14 +72,15 @@ void exchange_add_entry(struct exchange *exchange, const struct exchange_entry *
 	exchange->word_count++;
 }
 
-static const char *const ends[EXCHANGE_KEYS] = {"keys", "turns", "ends", "servers"};
+/* The last words of the names of the keys of a message. */
+static const char *const key_suffixes[EXCHANGE_KEYS] = {"keys", "turns", "ends", "servers"};
 
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange)
 {
 	buffer_add_text(out, prefix);
 	command_key(out,
 	            exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "fleet:",
-	            slice_of(exchange->operation.limit_name), ends[0]);
+	            slice_of(exchange->operation.limit_name), key_suffixes[0]);
 }
 
 void exchange_write_keys(struct slice first, struct buffer *out)
@@ -83,8 +89,8 @@ void exchange_write_keys(struct slice first, struct buffer *out)
 
 	for (size_t i = 0; i < EXCHANGE_KEYS; i++) {
 		key.len = 0;
-		buffer_add(&key, first.data, first.len - strlen(ends[0]));
-		buffer_add_text(&key, ends[i]);
+		buffer_add(&key, first.data, first.len - strlen(key_suffixes[0]));
+		buffer_add_text(&key, key_suffixes[i]);
 		add_word(out, (struct slice){key.data, key.len});
 	}
 	out->failed |= key.failed;
@@ -108,6 +114,7 @@ bool exchange_read_answer(struct exchange *exchange, const struct redis_reply *r
 	return !exchange->answer.failed;
 }
 
+/* Removes bytes from the front of a text. Returns false if it has fewer. */
 static bool take_bytes(struct slice *from, void *to, size_t size)
 {
 	if (from->len < size)
@@ -117,6 +124,7 @@ static bool take_bytes(struct slice *from, void *to, size_t size)
 	return true;
 }
 
+/* Removes a double in little-endian order; a value that is no number of this range reads as 0. */
 static bool take_double(struct slice *from, uint64_t *out)
 {
 	uint64_t bits;
@@ -130,7 +138,7 @@ static bool take_double(struct slice *from, uint64_t *out)
 	return true;
 }
 
-/* A text that follows its length, two bytes in little-endian order. */
+/* Removes a text that follows its length, two bytes in little-endian order. */
 static bool take_text(struct slice *from, struct slice *text)
 {
 	unsigned char size[2];

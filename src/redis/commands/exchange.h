@@ -18,9 +18,8 @@
 
 #define EXCHANGE_REPORTS_MAX 100 /* the same as in scripts/reports.lua */
 #define EXCHANGE_ID_SIZE     17  /* of a server's id: letters and digits, and a NUL */
-#define EXCHANGE_ID_MARK                                                                           \
-	"s" /* the first letter of an id: the server's votes end with its lease                        \
-	     */
+/* The first letter of an id: the server's votes end with its lease. */
+#define EXCHANGE_ID_MARK "s"
 
 #define EXCHANGE_KEYS 4
 
@@ -50,8 +49,8 @@ struct exchange_entry {
 };
 
 enum exchange_event_kind {
-	EXCHANGE_END =
-	    '.', /* `version` is that of the newest phase change; `count`: whether there are more */
+	/* `version` is that of the newest phase change; `count`: whether there are more. */
+	EXCHANGE_END = '.',
 	EXCHANGE_OPEN = 'o', /* for age_ns, after `count` failed probes in a row */
 	EXCHANGE_CLOSED = 'c',
 	EXCHANGE_GRANTED_PROBES = 'p', /* `count` further probes were granted */

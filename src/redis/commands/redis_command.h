@@ -107,11 +107,11 @@ struct redis_command {
 /* The result of a try of a command. */
 enum command_end {
 	COMMAND_DONE,
-	COMMAND_AGAIN,    /* nothing was changed: write it again, with what the reply showed */
-	COMMAND_LATER,    /* the same, but the key is reserved for another server: wait a little */
-	COMMAND_WITHHELD, /* it would pass, but another command of its group was refused */
-	COMMAND_UNASKED,  /* another command of its group was refused, and this one is undecided */
-	COMMAND_FAILED,   /* the reply is invalid, or there were too many tries */
+	COMMAND_AGAIN,     /* nothing was changed: write it again, with what the reply showed */
+	COMMAND_LATER,     /* the same, but the key is reserved for another server: wait a little */
+	COMMAND_WITHHELD,  /* it would pass, but another command of its group was refused */
+	COMMAND_UNDECIDED, /* another command of its group was refused, and this one is undecided */
+	COMMAND_FAILED,    /* the reply is invalid, or there were too many tries */
 };
 
 struct command_result {
@@ -146,7 +146,7 @@ int command_write(struct redis_command *const *commands, size_t n, struct buffer
                   struct script_text *script);
 /**
  * Reads the reply to the i-th of the `n` commands of a call. COMMAND_DONE, COMMAND_WITHHELD and
- * COMMAND_UNASKED fill `repeat` outcomes and, for requests that took units, the times by which
+ * COMMAND_UNDECIDED fill `repeat` outcomes and, for requests that took units, the times by which
  * refunds identify them.
  */
 enum command_end command_read(struct redis_command *const *commands, size_t n, size_t i,

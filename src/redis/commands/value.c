@@ -1,4 +1,11 @@
-/* value.c: writes states as text, and reads them. Texts come from outside and may be anything. */
+/*
+ * value.c: writes the state of a key as the text that is its value at Redis, and reads such texts,
+ * which come from outside and may be anything.
+ *
+ * A value is its *header* (the algorithm and the parameters, so that another limit's value is not
+ * mistaken for this one's) and its fields: an end and a word, or a list of uses. A time has 16
+ * digits, microseconds of Unix time, or 19, nanoseconds.
+ */
 #include "redis/commands/value.h"
 
 #include <stdlib.h>
@@ -11,11 +18,12 @@
 #define NS_DIGITS    19
 #define UNDER_DIGITS 10
 #define COUNT_DIGITS 10
+/* A bucket's value lives until the end of a block of time: a minute, or the time of some tokens. */
 #define BLOCK_US     UINT64_C(60000000)
 #define BLOCK_TOKENS 16
 #define UNITS_MAX    (UINT64_C(1) << 33) /* more are invalid */
 
-/* Heads */
+/* Headers */
 
 static char *add_text(char *at, const char *text)
 {
@@ -72,7 +80,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 	return at;
 }
 
-/* Adds the two numbers that identify the parameters, around the period: 5/s 10. */
+/* Adds the layout, two numbers that identify the parameters, around the period: 5/s 10. */
 static char *add_layout(char *at, const struct algo_limit *limit)
 {
 	struct algo_layout layout = limit->algorithm->layout(limit);
@@ -102,29 +110,37 @@ size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX
 	return (size_t)(at - header);
 }
 
-/* Whether the header differs from the limit's only in parameters; removes it from *text. */
+/* Reads a number of a layout, which is written plus 1. */
+static bool read_layout_number(struct slice text, uint32_t *number)
+{
+	uint64_t written;
+
+	if (!parse_u64(text, &written) || written == 0 || written - 1 > UINT32_MAX)
+		return false;
+	*number = (uint32_t)(written - 1);
+	return true;
+}
+
+/*
+ * Whether the header differs from the limit's only in the two numbers of its layout; removes the
+ * header from *text, and sets *former to these numbers.
+ */
 static bool skip_other_header(const struct algo_limit *limit, struct slice *text,
-                              struct algo_layout *from)
+                              struct algo_layout *former)
 {
 	char period[VALUE_HEADER_MAX];
-	uint64_t first, second;
-	struct slice part;
+	size_t period_len = (size_t)(add_period(period, limit->period_ns) - period);
+	uint32_t first, second;
 
 	if (!limit->algorithm->layout || limit->is_adhoc)
 		return false;
 	if (!slice_equal(slice_cut(text, ' '), slice_of(limit->algorithm->name)))
 		return false;
-	part = slice_cut(text, '/');
-	if (!parse_u64(part, &first) || first == 0 || first - 1 > UINT32_MAX)
+	if (!read_layout_number(slice_cut(text, '/'), &first) ||
+	    !slice_equal(slice_cut(text, ' '), (struct slice){period, period_len}) ||
+	    !read_layout_number(slice_cut(text, ' '), &second))
 		return false;
-	part = slice_cut(text, ' ');
-	if (!slice_equal(part, (struct slice){period, (size_t)(add_period(period, limit->period_ns) -
-	                                                       period)}))
-		return false;
-	part = slice_cut(text, ' ');
-	if (!parse_u64(part, &second) || second == 0 || second - 1 > UINT32_MAX)
-		return false;
-	*from = (struct algo_layout){(uint32_t)(first - 1), (uint32_t)(second - 1)};
+	*former = (struct algo_layout){first, second};
 	return true;
 }
 
@@ -158,7 +174,10 @@ static void write_time(struct buffer *out, uint64_t ns)
 		write_digits(out, ns, NS_DIGITS);
 }
 
-/* Reads a time, and a word unless that is 0 and the algorithm does not count by it. */
+/*
+ * Reads the state of a limit without a record: an end and a word, which is written plus word_less.
+ * An omitted word is 0.
+ */
 static bool read_word_state(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	unsigned less = limit->algorithm->word_less;
@@ -171,17 +190,19 @@ static bool read_word_state(const struct algo_limit *limit, struct slice text, s
 	return true;
 }
 
-static void write_word(const struct algo_limit *limit, const struct algo_state *state,
-                       struct buffer *out)
+/* Writes such a state. Without word_less, an end in whole microseconds and a word of 0 need no
+ * word. */
+static void write_word_state(const struct algo_limit *limit, const struct algo_state *state,
+                             struct buffer *out)
 {
 	unsigned less = limit->algorithm->word_less;
-	bool has_parts = state->until_ns % 1000 != 0 || state->word != 0;
+	bool has_fraction = state->until_ns % 1000 != 0 || state->word != 0;
 
-	if (less == 0 && has_parts)
+	if (less == 0 && has_fraction)
 		write_digits(out, state->until_ns, NS_DIGITS);
 	else
 		write_time(out, state->until_ns);
-	if (less > 0 || has_parts) {
+	if (less > 0 || has_fraction) {
 		buffer_add_text(out, " ");
 		write_digits(out, (uint64_t)state->word + less, UNDER_DIGITS);
 	}
@@ -215,13 +236,17 @@ static void write_use(struct buffer *out, struct uses_entry use)
 	buffer_add_text(out, " ");
 }
 
+/* Uses stand in the order of their ends, then of their names. */
 static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 {
 	return a->until_ns > b->until_ns || (a->until_ns == b->until_ns && a->id > b->id);
 }
 
-/* The state's own end and name, as a use of no units. */
-static struct uses_entry end_of(const struct algo_limit *limit, const struct uses_entry *last)
+/*
+ * The end and name of the state, as a use of no units, if this is its last use. The state of leases
+ * has none; only a log has names.
+ */
+static struct uses_entry state_end(const struct algo_limit *limit, const struct uses_entry *last)
 {
 	if (limit->record == ALGO_RECORD_LEASES)
 		return (struct uses_entry){0};
@@ -229,6 +254,7 @@ static struct uses_entry end_of(const struct algo_limit *limit, const struct use
 	                           limit->record == ALGO_RECORD_LOG ? last->id : last->until_ns};
 }
 
+/* Reads a list of uses into value->uses, which has memory for them. */
 static bool read_uses_state(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	struct uses *uses = &value->uses;
@@ -241,9 +267,9 @@ static bool read_uses_state(const struct algo_limit *limit, struct slice text, s
 		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
 		    (uses->count > 0 && !is_after(use, use - 1) && use->units > 0))
 			return false;
-		if (use->units == 0 && text.len > 0)
+		if (use->units == 0 && text.len > 0) /* the state's own end stands last */
 			return false;
-		end = end_of(limit, use);
+		end = state_end(limit, use);
 		if (use->units == 0)
 			end.id = use->id;
 		else
@@ -255,17 +281,20 @@ static bool read_uses_state(const struct algo_limit *limit, struct slice text, s
 	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
 }
 
-/* Writes slots and days. Only scripts write lists of uses. */
+/*
+ * Writes the uses of slots and days; other lists are written by scripts only. Returns the last end,
+ * or 0 if there is none and nothing was written.
+ */
 static uint64_t write_uses_state(const struct uses *uses, struct buffer *out)
 {
-	uint64_t last_ns = 0, until_ns = uses->until_ns;
+	uint64_t last_use_ns = 0, until_ns = uses->until_ns;
 
 	for (size_t i = 0; i < uses->count; i++) {
 		write_use(out, uses->entries[i]);
-		last_ns = uses->entries[i].until_ns;
-		until_ns = u64_max(until_ns, last_ns);
+		last_use_ns = uses->entries[i].until_ns;
+		until_ns = u64_max(until_ns, last_use_ns);
 	}
-	if (last_ns != uses->until_ns)
+	if (last_use_ns != uses->until_ns)
 		write_use(out, (struct uses_entry){0, uses->until_ns, uses->until_ns});
 	if (until_ns > 0)
 		out->len--; /* without the last blank */
@@ -275,11 +304,11 @@ static uint64_t write_uses_state(const struct uses *uses, struct buffer *out)
 /* Reserves memory for the uses that the text may have, and `more`. */
 static bool reserve_uses(struct slice text, size_t more, struct value *value)
 {
-	size_t most = more + 1;
+	size_t count_max = more + 1;
 
 	for (size_t i = 0; i < text.len; i++)
-		most += text.data[i] == ' ';
-	value->uses.entries = malloc(most * sizeof *value->uses.entries);
+		count_max += text.data[i] == ' ';
+	value->uses.entries = malloc(count_max * sizeof *value->uses.entries);
 	return value->uses.entries != NULL;
 }
 
@@ -288,7 +317,7 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 {
 	char header[VALUE_HEADER_MAX];
 	enum value_fit fit = VALUE_OURS;
-	bool reads = true;
+	bool is_valid;
 
 	value->state = (struct algo_state){0, 0};
 	value->uses = (struct uses){0};
@@ -303,10 +332,10 @@ enum value_fit value_read(const struct algo_limit *limit, struct slice text, siz
 		fit = VALUE_CONVERTS;
 	}
 	if (limit->record != ALGO_RECORD_NONE)
-		reads = read_uses_state(limit, text, value);
+		is_valid = read_uses_state(limit, text, value);
 	else
-		reads = read_word_state(limit, text, value);
-	return reads ? fit : VALUE_OTHER;
+		is_valid = read_word_state(limit, text, value);
+	return is_valid ? fit : VALUE_OTHER;
 }
 
 void value_free(struct value *value)
@@ -328,8 +357,8 @@ uint64_t value_block_us(const struct algo_limit *limit)
 	return u64_max(BLOCK_US, limit->bucket.interval.ns / 1000 * u64_min(tokens, BLOCK_TOKENS));
 }
 
-/* The lifetime of a state that ends at `until_ns`. */
-static uint64_t life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
+/* The lifetime of a value whose state ends at `until_ns`. */
+static uint64_t value_life_ms(const struct algo_limit *limit, uint64_t until_ns, uint64_t now_ns)
 {
 	if (algo_has_step(limit, bucket_step)) {
 		uint64_t block_us = value_block_us(limit);
@@ -351,9 +380,9 @@ uint64_t value_write(const struct algo_limit *limit, const struct value *value, 
 		until_ns = write_uses_state(&value->uses, out);
 	} else {
 		until_ns = value->state.until_ns;
-		write_word(limit, &value->state, out);
+		write_word_state(limit, &value->state, out);
 	}
 	if (until_ns == 0)
 		out->len = start;
-	return life_ms(limit, until_ns, now_ns);
+	return value_life_ms(limit, until_ns, now_ns);
 }

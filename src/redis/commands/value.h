@@ -35,7 +35,7 @@ struct value {
 	    former_layout; /* of a VALUE_CONVERTS: the parameters that it was written under */
 	enum value_fit fit;
 	/* The rest of the reply, for command_read: */
-	int64_t granted_count; /* of requests; negative if the script did not decide: enum undecided */
+	int64_t granted_count; /* of requests; if negative, an enum undecided */
 	bool has_text;
 	struct slice text;
 	bool has_chunks;     /* the command needs a script that handles chunks */

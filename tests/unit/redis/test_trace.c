@@ -491,7 +491,7 @@ static void groups_are_all_or_nothing(void **state)
 			twin_step(&trace, &twins[of[k]], &call, &out);
 			if (all || out.allowed)
 				expect_number(&trace, "end", ends[k].end, all ? COMMAND_DONE : COMMAND_WITHHELD);
-			else if (ends[k].end != COMMAND_UNASKED) /* it was refused before it could decide */
+			else if (ends[k].end != COMMAND_UNDECIDED) /* it was refused before it could decide */
 				expect_number(&trace, "end", ends[k].end, COMMAND_DONE);
 			expect_outcome(&trace, &ends[k].outcomes[0], &out);
 			withheld += ends[k].end == COMMAND_WITHHELD;
