@@ -320,6 +320,7 @@ void client_login_resume(struct login_queue *queue)
 		finish_check(check);
 }
 
+/* A check goes on without its client: the pool can't stop it. */
 void client_login_cancel(struct net_conn *conn)
 {
 	struct client_login *state = &client_of(conn)->login;

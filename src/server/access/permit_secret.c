@@ -80,6 +80,7 @@ static void add_secret(struct permit_secrets *secrets, const struct hash_key *ke
 	atomic_store_explicit(&secrets->count, count + 1, memory_order_release);
 }
 
+/* Reads 64 bits, half of a secret. */
 static bool read_half(const char *digits, uint64_t *out)
 {
 	*out = 0;

@@ -163,6 +163,7 @@ static int find_account(const struct users *users, struct user *user, struct wei
 	return WEIR_OK;
 }
 
+/* Compiles a user: its id, its limits, and the proof by which it logs in. */
 static int open_user(const struct users *users, struct user *user, const struct rules_user *rule,
                      const struct weir_engine *engine, const struct users *old_users,
                      struct weir_error *error)
