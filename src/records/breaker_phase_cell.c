@@ -1,7 +1,11 @@
-/* breaker_phase_cell.c: changes the phase of a breaker, by a swap of the cell that stores it. */
+/*
+ * breaker_phase_cell.c: changes the phase of a circuit breaker's key (closed, open, half-open), by
+ * a swap of the cell that stores it in the key's record.
+ */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
 
+/* An open phase stores its doublings (of the sleep) and spread where others count probes. */
 static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
 {
 	bool is_open = state->phase == BREAKER_OPEN;
@@ -15,13 +19,13 @@ static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
 }
 
 /*
- * Stores the doublings before the phase changes to half-open. All calls that change the same open
- * phase store the same. If that phase has ended, the call that ended it has changed the cell, so
- * that this swap fails.
+ * Stores how often the sleep of the open phase was doubled, before the phase changes to half-open,
+ * whose cell has no space for it. All calls that change the same open phase store the same. If that
+ * phase has ended, the call that ended it has changed the cell, so that this swap fails.
  */
-__attribute__((noinline, cold)) static void store_sleep(const struct record_state *at,
-                                                        const struct breaker_snapshot *snapshot,
-                                                        const struct breaker_state *after)
+__attribute__((noinline, cold)) static void store_doublings(const struct record_state *at,
+                                                            const struct breaker_snapshot *snapshot,
+                                                            const struct breaker_state *after)
 {
 	bool was_open = snapshot->state.phase == BREAKER_OPEN;
 	struct cell before = record_load(&at->record, BREAKER_SLEEP_AT), phase;
@@ -29,20 +33,22 @@ __attribute__((noinline, cold)) static void store_sleep(const struct record_stat
 	    at->record.tag, was_open ? snapshot->state.since_ns : after->since_ns, after->doublings, 0);
 
 	phase = record_load(&at->record, BREAKER_PHASE_AT);
-	if (cell_bits(before) != cell_bits(sleep) && cell_bits(phase) == cell_bits(snapshot->phase))
+	if (cell_bits(before) != cell_bits(sleep) &&
+	    cell_bits(phase) == cell_bits(snapshot->phase_cell))
 		record_swap(at, BREAKER_SLEEP_AT, before, sleep);
 }
 
+/* Swaps the snapshot's phase for `after`. Returns false if another thread has changed it. */
 bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
                                  const struct breaker_state *after)
 {
 	struct cell phase = pack_phase(after, at->record.tag);
 
 	if (after->phase == BREAKER_HALF_OPEN && snapshot->state.phase != BREAKER_HALF_OPEN)
-		store_sleep(at, snapshot, after);
-	if (!record_swap(at, BREAKER_PHASE_AT, snapshot->phase, phase))
+		store_doublings(at, snapshot, after);
+	if (!record_swap(at, BREAKER_PHASE_AT, snapshot->phase_cell, phase))
 		return false;
-	snapshot->phase = phase;
+	snapshot->phase_cell = phase;
 	snapshot->state = *after;
 	return true;
 }

@@ -1,19 +1,27 @@
-/* breaker_record.c: reads the permits and the phase of a breaker's record, and adds and releases
- * permits. */
+/*
+ * breaker_record.c: reads the phase and the permits in flight of a circuit breaker's key, and adds
+ * and releases permits.
+ *
+ * They are in the cells of the key's *record*; its *header*, a cell in a table, only retains that.
+ * A permit has a single entry, or shares one with others of its time and *stripe*. While a key is
+ * *quiescent* nothing but a bad result changes the phase, so a call reads few cells. A record is
+ * *mixed* after a reload that gave its cells another meaning (breaker_record.h).
+ */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
 
+/* The phase that a cell stores; closed if the cell is of another key. */
 static struct breaker_state unpack_phase(struct cell cell, uint32_t tag, uint64_t now_ns)
 {
 	struct breaker_state state;
 	uint32_t word = cell_word(cell);
 	uint64_t since_ns = now_ns + (uint64_t)cell_ahead_ns(cell, now_ns);
-	bool for_ever = cell_generation(cell) & BREAKER_PHASE_FOR_EVER;
+	bool is_for_ever = cell_generation(cell) & BREAKER_PHASE_FOR_EVER;
 
 	if (cell_tag(cell) != tag)
 		return (struct breaker_state){.phase = BREAKER_CLOSED};
 	state = (struct breaker_state){.phase = word & 7,
-	                               .since_ns = for_ever ? BREAKER_FOREVER : since_ns,
+	                               .since_ns = is_for_ever ? BREAKER_FOREVER : since_ns,
 	                               .ended = cell_generation(cell) >> 1};
 	if (state.phase == BREAKER_OPEN) {
 		state.doublings = word >> 3 & 127;
@@ -37,7 +45,7 @@ __attribute__((noinline, cold)) static unsigned doublings_before(const struct re
 	return is_own ? cell_word(sleep) & BREAKER_DOUBLINGS_MAX : 0;
 }
 
-/* How long a record is retained: for permits, then for a window that may count their results. */
+/* How long a record must be retained: for permits, then for a window that counts their results. */
 static uint64_t retention_ns(const struct algo_limit *limit, const struct breaker_state *state,
                              uint64_t now_ns)
 {
@@ -55,17 +63,18 @@ static struct cell make_in_flight_entry(const struct breaker_params *params, uin
 	return cell_make(tag, until_ns, count, params->in_flight_mark);
 }
 
-void breaker_record_phase(const struct algo_limit *limit, uint64_t now_ns,
-                          const struct record *record, struct breaker_snapshot *snapshot)
+/* Reads the phase into `snapshot`, as it is at now_ns, and no permits. */
+void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
+                               const struct record *record, struct breaker_snapshot *snapshot)
 {
-	struct breaker_state kept;
+	struct breaker_state stored;
 
-	*snapshot = (struct breaker_snapshot){.first_ns = UINT64_MAX,
-	                                      .phase = record_load(record, BREAKER_PHASE_AT)};
-	kept = unpack_phase(snapshot->phase, record->tag, now_ns);
-	if (__builtin_expect(kept.phase == BREAKER_HALF_OPEN, 0))
-		kept.doublings = doublings_before(record, kept.since_ns);
-	snapshot->state = breaker_at(&limit->breaker, &kept, now_ns);
+	*snapshot = (struct breaker_snapshot){.first_ends_in_ns = UINT64_MAX,
+	                                      .phase_cell = record_load(record, BREAKER_PHASE_AT)};
+	stored = unpack_phase(snapshot->phase_cell, record->tag, now_ns);
+	if (__builtin_expect(stored.phase == BREAKER_HALF_OPEN, 0))
+		stored.doublings = doublings_before(record, stored.since_ns);
+	snapshot->state = breaker_at(&limit->breaker, &stored, now_ns);
 }
 
 struct cell_range {
@@ -83,35 +92,33 @@ __attribute__((noinline, cold)) static void expire_entry(const struct breaker_pa
                                                          struct breaker_expiry *expiry)
 {
 	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(entry, now_ns);
-	uint64_t over_ns = u64_min(until_ns, now_ns), before = 0;
+	uint64_t over_ns = u64_min(until_ns, now_ns), parts_ago = 0;
 
 	if (!breaker_expire_entry(at, entry) ||
 	    !breaker_counts(&snapshot->state, until_ns - params->timeout_ns))
 		return;
-	expiry->lost += cell_word(entry);
-	expiry->first_ns = expiry->first_ns ? u64_min(expiry->first_ns, until_ns) : until_ns;
-	expiry->last_ns = u64_max(expiry->last_ns, until_ns);
+	expiry->lost_count += cell_word(entry);
+	expiry->first_lost_at_ns =
+	    expiry->first_lost_at_ns ? u64_min(expiry->first_lost_at_ns, until_ns) : until_ns;
+	expiry->last_lost_at_ns = u64_max(expiry->last_lost_at_ns, until_ns);
 	if (params->part_ns)
-		before = breaker_part(params, now_ns) - breaker_part(params, over_ns);
-	if (before < BREAKER_PARTS_MAX + 2)
-		expiry->lost_in[before] += cell_word(entry);
+		parts_ago = breaker_part(params, now_ns) - breaker_part(params, over_ns);
+	if (parts_ago < BREAKER_PARTS_MAX + 2)
+		expiry->lost_by_part[parts_ago] += cell_word(entry);
 }
 
-/* Lists an entry. Groups beyond BREAKER_GROUPS_MAX are left out. */
+/* Lists an entry that may be released as one of the newest. Too many groups are left out. */
 static void list_entry(struct breaker_list *list, struct cell *at, struct cell entry,
                        uint64_t ahead_ns)
 {
 	if (cell_generation(entry) & 1) {
-		newest_add_end(&list->alone, ahead_ns);
-	} else if (list->grouped < BREAKER_GROUPS_MAX) {
-		list->groups[list->grouped++] = (struct breaker_group){at, ahead_ns};
+		newest_add_end(&list->single_ends, ahead_ns);
+	} else if (list->group_count < BREAKER_GROUPS_MAX) {
+		list->groups[list->group_count++] = (struct breaker_group){at, ahead_ns};
 	}
 }
 
-/*
- * Reads a half-open key's entry that has no probe of this phase, or one that has timed out as a
- * probe.
- */
+/* Half-open: an entry has no probe of this phase, or a lost one: records when that timed out. */
 __attribute__((noinline, cold)) static void read_lost_probe(const struct breaker_params *params,
                                                             struct cell cell,
                                                             struct breaker_snapshot *snapshot)
@@ -119,35 +126,38 @@ __attribute__((noinline, cold)) static void read_lost_probe(const struct breaker
 	uint64_t first_ns = snapshot->state.since_ns + params->timeout_ns;
 	int64_t more_ns = cell_ahead_ns(cell, first_ns);
 
-	if (more_ns >= 0)
-		snapshot->lost_ns = breaker_probes_lost_ns(
-		    params, snapshot->lost_ns, breaker_probe_end_ns(params, first_ns + (uint64_t)more_ns));
+	if (more_ns >= 0) /* the permit was given in this phase */
+		snapshot->probes_lost_at_ns =
+		    breaker_probes_lost_ns(params, snapshot->probes_lost_at_ns,
+		                           breaker_probe_end_ns(params, first_ns + (uint64_t)more_ns));
 }
 
+/* Adds the entry at `index`, if it is one, to the snapshot, or expires it if it has timed out. */
 static void read_in_flight_cell(const struct breaker_params *params, uint64_t now_ns,
                                 const struct record *record, unsigned index,
                                 struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
 {
 	struct cell cell = cell_peek(&record->cells[index]);
 	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
-	uint64_t own_ns = u64_max(snapshot->state.since_ns, sat_sub(now_ns + 1, params->probe_ns)) +
-	                  params->timeout_ns;
+	uint64_t phase_permits_end_ns =
+	    u64_max(snapshot->state.since_ns, sat_sub(now_ns + 1, params->probe_ns)) +
+	    params->timeout_ns;
 
 	if (!breaker_is_in_flight_by_either_mark(params, cell, record->tag))
 		return;
 	if (breaker_is_overdue(params, ahead_ns)) {
 		if (expiry)
 			expire_entry(params, now_ns, &record->cells[index], cell, snapshot, expiry);
-		snapshot->overdue |= !expiry;
+		snapshot->has_overdue |= !expiry;
 		return;
 	}
 	snapshot->in_flight += cell_word(cell);
-	if (cell_ahead_ns(cell, own_ns) >= 0)
-		snapshot->own += cell_word(cell);
+	if (cell_ahead_ns(cell, phase_permits_end_ns) >= 0)
+		snapshot->in_flight_of_phase += cell_word(cell);
 	else if (snapshot->state.phase == BREAKER_HALF_OPEN)
 		read_lost_probe(params, cell, snapshot);
-	snapshot->first_ns = u64_min(snapshot->first_ns, (uint64_t)ahead_ns);
-	snapshot->last_ns = u64_max(snapshot->last_ns, (uint64_t)ahead_ns);
+	snapshot->first_ends_in_ns = u64_min(snapshot->first_ends_in_ns, (uint64_t)ahead_ns);
+	snapshot->last_ends_in_ns = u64_max(snapshot->last_ends_in_ns, (uint64_t)ahead_ns);
 	if (__builtin_expect(expiry && expiry->list, 0))
 		list_entry(expiry->list, &record->cells[index], cell, (uint64_t)ahead_ns);
 }
@@ -173,7 +183,7 @@ static void read_layout(uint64_t now_ns, const struct record *record,
 	uint64_t since_ns =
 	    snapshot->state.phase == BREAKER_HALF_OPEN ? snapshot->state.since_ns : now_ns;
 
-	snapshot->mixed = cell_tag(layout) == record->tag && cell_ahead_ns(layout, since_ns) > 0;
+	snapshot->is_mixed = cell_tag(layout) == record->tag && cell_ahead_ns(layout, since_ns) > 0;
 }
 
 void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
@@ -185,13 +195,13 @@ void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
 	unsigned stripes = breaker_stripes(params), at = breaker_in_flight_at(params);
 
 	if (!record->cells) {
-		*snapshot = (struct breaker_snapshot){.first_ns = UINT64_MAX};
+		*snapshot = (struct breaker_snapshot){.first_ends_in_ns = UINT64_MAX};
 		return;
 	}
-	breaker_record_phase(limit, now_ns, record, snapshot);
+	breaker_record_read_phase(limit, now_ns, record, snapshot);
 	read_layout(now_ns, record, snapshot);
-	if (snapshot->mixed) {
-		breaker_record_add_former(limit, now_ns, record, snapshot, expiry);
+	if (snapshot->is_mixed) {
+		breaker_record_add_in_flight(limit, now_ns, record, snapshot, expiry);
 		return;
 	}
 	for (unsigned stripe = 0; stripe < stripes; stripe++, at += stride)
@@ -199,9 +209,10 @@ void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
 		                     expiry);
 }
 
-void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
-                               const struct record *record, struct breaker_snapshot *snapshot,
-                               struct breaker_expiry *expiry)
+/* Adds the entries of a record of which any cell may be one: a mixed or a former table's. */
+void breaker_record_add_in_flight(const struct algo_limit *limit, uint64_t now_ns,
+                                  const struct record *record, struct breaker_snapshot *snapshot,
+                                  struct breaker_expiry *expiry)
 {
 	read_in_flight_cells(&limit->breaker, now_ns, record,
 	                     (struct cell_range){BREAKER_FIRST_STRIPE, record->width}, snapshot,
@@ -216,10 +227,14 @@ static unsigned index_of_in_flight_part(const struct breaker_params *params, uin
 	       (unsigned)(breaker_in_flight_part(params, start_ns) % BREAKER_IN_FLIGHT_PARTS);
 }
 
-static enum breaker_acquired acquire_in_part(const struct breaker_params *params,
-                                             const struct record_state *at,
-                                             struct breaker_permit permit, uint64_t now_ns,
-                                             uint64_t *last_ns)
+/*
+ * Adds a permit to the entry that counts those of its time in its stripe, and sets when the last of
+ * these ends.
+ */
+static enum breaker_acquired acquire_shared_entry(const struct breaker_params *params,
+                                                  const struct record_state *at,
+                                                  struct breaker_permit permit, uint64_t now_ns,
+                                                  uint64_t *last_ns)
 {
 	unsigned index = index_of_in_flight_part(params, permit.start_ns, permit.stripe);
 	struct cell before = record_load(&at->record, index), after;
@@ -243,9 +258,10 @@ static enum breaker_acquired acquire_in_part(const struct breaker_params *params
 	return record_swap(at, index, before, after) ? BREAKER_ACQUIRED : BREAKER_AGAIN;
 }
 
-/* The indexes at which a permit may have an entry of its own, and the first one to try. */
-struct own_cells {
-	unsigned at, count, first;
+/* The indexes at which a permit may have a single entry; the search begins `start` after the first.
+ */
+struct entry_range {
+	unsigned first_index, count, start;
 	uint64_t until_ns;
 };
 
@@ -255,20 +271,20 @@ static bool cell_has_results(struct cell cell, uint32_t tag)
 	return cell_tag(cell) == tag && cell_word(cell) >= BREAKER_NAME_BIT;
 }
 
-/* Stores a permit in the first free entry of a range. */
-static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
-                                              const struct record_state *at,
-                                              const struct breaker_snapshot *snapshot,
-                                              struct own_cells of, uint64_t now_ns)
+/* Stores a permit in the first free cell of a range, or in one that has results: those move. */
+static enum breaker_acquired acquire_single_entry(const struct algo_limit *limit,
+                                                  const struct record_state *at,
+                                                  const struct breaker_snapshot *snapshot,
+                                                  struct entry_range range, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	struct cell after = cell_make(at->record.tag, of.until_ns, 1, params->in_flight_mark | 1u),
+	struct cell after = cell_make(at->record.tag, range.until_ns, 1, params->in_flight_mark | 1u),
 	            results;
 	uint32_t tag = at->record.tag;
-	unsigned spare = 0; /* the index of a cell with results */
+	unsigned with_results = 0; /* the index of a cell with results; 0 for none */
 
-	for (unsigned n = 0; n < of.count; n++) {
-		unsigned index = of.at + (of.first + n) % of.count;
+	for (unsigned n = 0; n < range.count; n++) {
+		unsigned index = range.first_index + (range.start + n) % range.count;
 		struct cell before = record_load(&at->record, index);
 
 		if (breaker_is_in_flight_by_either_mark(params, before, tag))
@@ -276,15 +292,15 @@ static enum breaker_acquired acquire_own_cell(const struct algo_limit *limit,
 		if (!cell_has_results(before, tag)) {
 			if (record_swap(at, index, before, after))
 				return BREAKER_ACQUIRED;
-		} else if (spare == 0) {
-			spare = index;
+		} else if (with_results == 0) {
+			with_results = index;
 		}
 	}
-	if (spare == 0)
+	if (with_results == 0)
 		return BREAKER_FULL;
 	/* Results are moved only if no other entry is free. */
-	results = record_load(&at->record, spare);
-	if (!cell_has_results(results, tag) || !record_swap(at, spare, results, after))
+	results = record_load(&at->record, with_results);
+	if (!cell_has_results(results, tag) || !record_swap(at, with_results, results, after))
 		return BREAKER_AGAIN;
 	breaker_record_move_counts(limit, at, snapshot, results, now_ns);
 	return BREAKER_ACQUIRED;
@@ -301,8 +317,8 @@ static void mark_mixed(const struct algo_limit *limit, const struct record_state
 	            cell_make(at->record.tag, until_ns, limit->breaker.layout, 0));
 }
 
-void breaker_record_adopt(const struct algo_limit *limit, const struct record_state *at,
-                          uint64_t now_ns)
+void breaker_record_adopt_layout(const struct algo_limit *limit, const struct record_state *at,
+                                 uint64_t now_ns)
 {
 	struct cell layout = record_load(&at->record, BREAKER_LAYOUT_AT);
 	uint32_t tag = at->record.tag, own = limit->breaker.layout;
@@ -316,6 +332,7 @@ void breaker_record_adopt(const struct algo_limit *limit, const struct record_st
 	}
 }
 
+/* Adds a permit: to a single entry if max_concurrent bounds these, otherwise to a shared one. */
 enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              const struct record_state *at,
                                              const struct breaker_snapshot *snapshot,
@@ -323,29 +340,30 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 {
 	const struct breaker_params *params = &limit->breaker;
 	unsigned first_entry = breaker_in_flight_at(params);
-	struct own_cells of = {first_entry, params->max_concurrent, 0, permit.until_ns};
+	struct entry_range range = {first_entry, params->max_concurrent, 0, permit.until_ns};
 	enum breaker_acquired acquired;
 	uint64_t last_ns;
 
 	if (params->max_concurrent) {
-		of.first = record_start(permit.until_ns, params->max_concurrent);
-		return acquire_own_cell(limit, at, snapshot, of, now_ns);
+		range.start = record_start(permit.until_ns, params->max_concurrent);
+		return acquire_single_entry(limit, at, snapshot, range, now_ns);
 	}
-	acquired = acquire_in_part(params, at, permit, now_ns, &last_ns);
+	acquired = acquire_shared_entry(params, at, permit, now_ns, &last_ns);
 	if (acquired != BREAKER_FULL)
 		return acquired;
 	/* Its entry has a permit of a former max_concurrent. */
-	of.count = at->record.width - first_entry;
+	range.count = at->record.width - first_entry;
 	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
-	return acquire_own_cell(limit, at, snapshot, of, now_ns);
+	return acquire_single_entry(limit, at, snapshot, range, now_ns);
 }
 
 /*
- * Finds the entry that counts a permit together with others of its part, in the permit's stripe;
- * without an id it may be in any later stripe, too. Returns its index, or 0.
+ * Finds the entry that the permit shares with others of its time, in the permit's stripe; without
+ * an id it may be in any later stripe, too. Returns its index, or 0.
  */
-static unsigned find_in_part(const struct breaker_params *params, const struct record_state *at,
-                             struct breaker_permit permit, struct cell *cell)
+static unsigned find_shared_entry(const struct breaker_params *params,
+                                  const struct record_state *at, struct breaker_permit permit,
+                                  struct cell *cell)
 {
 	unsigned index = index_of_in_flight_part(params, permit.start_ns, permit.stripe);
 
@@ -363,19 +381,20 @@ static unsigned find_in_part(const struct breaker_params *params, const struct r
 }
 
 /* Whether a cell is the entry of one permit that ends at `until_ns`. */
-static bool cell_is_own(const struct breaker_params *params, struct cell cell, uint32_t tag,
-                        uint64_t until_ns)
+static bool cell_is_of_permit(const struct breaker_params *params, struct cell cell, uint32_t tag,
+                              uint64_t until_ns)
 {
 	return breaker_is_in_flight_by_either_mark(params, cell, tag) && cell_generation(cell) & 1 &&
 	       cell_ahead_ns(cell, until_ns) == 0;
 }
 
 /*
- * Finds the entry of one permit: probably near the index where its search began, otherwise
- * anywhere.
+ * Finds the permit's single entry: probably near the index where the acquire's search began,
+ * otherwise anywhere. Returns its index, or 0.
  */
-static unsigned find_own_cell(const struct breaker_params *params, const struct record_state *at,
-                              struct breaker_permit permit, struct cell *cell)
+static unsigned find_single_entry(const struct breaker_params *params,
+                                  const struct record_state *at, struct breaker_permit permit,
+                                  struct cell *cell)
 {
 	unsigned first = BREAKER_FIRST_STRIPE, width = at->record.width, i;
 
@@ -383,26 +402,23 @@ static unsigned find_own_cell(const struct breaker_params *params, const struct 
 	i = i < width ? i : first;
 	for (unsigned n = first; n < width; n++, i = i + 1 < width ? i + 1 : first) {
 		*cell = record_load(&at->record, i);
-		if (cell_is_own(params, *cell, at->record.tag, permit.until_ns))
+		if (cell_is_of_permit(params, *cell, at->record.tag, permit.until_ns))
 			return i;
 	}
 	return 0;
 }
 
-/*
- * Finds the entry of a permit that was given before max_concurrent was set. Returns 0 if there is
- * none.
- */
+/* Finds the shared entry of a permit from before max_concurrent was set. Returns 0 without one. */
 __attribute__((noinline, cold)) static unsigned
-find_before_bound(const struct breaker_params *params, const struct record_state *at,
-                  struct breaker_permit permit, struct cell *cell)
+find_shared_before_bound(const struct breaker_params *params, const struct record_state *at,
+                         struct breaker_permit permit, struct cell *cell)
 {
-	struct breaker_params together = *params;
+	struct breaker_params unbounded = *params;
 
-	together.max_concurrent = 0;
-	together.in_flight_mark &= (uint8_t)~1u;
-	permit.stripe = breaker_stripes(&together) > 1 ? permit.id_stripe : 0;
-	return find_in_part(&together, at, permit, cell);
+	unbounded.max_concurrent = 0;
+	unbounded.in_flight_mark &= (uint8_t)~1u;
+	permit.stripe = breaker_stripes(&unbounded) > 1 ? permit.id_stripe : 0;
+	return find_shared_entry(&unbounded, at, permit, cell);
 }
 
 /* Finds the entry that counts a permit. Returns its index, or 0. */
@@ -414,15 +430,15 @@ static unsigned find_permit(const struct algo_limit *limit, const struct record_
 
 	if (permit.index != 0) {
 		*cell = record_load(&at->record, permit.index);
-		if (cell_is_own(params, *cell, at->record.tag, permit.until_ns))
+		if (cell_is_of_permit(params, *cell, at->record.tag, permit.until_ns))
 			return permit.index;
 	}
-	if (!permit.alone && params->max_concurrent == 0)
-		index = find_in_part(params, at, permit, cell);
+	if (!permit.is_single && params->max_concurrent == 0)
+		index = find_shared_entry(params, at, permit, cell);
 	if (index == 0)
-		index = find_own_cell(params, at, permit, cell);
-	if (index == 0 && !permit.alone && params->max_concurrent != 0)
-		index = find_before_bound(params, at, permit, cell);
+		index = find_single_entry(params, at, permit, cell);
+	if (index == 0 && !permit.is_single && params->max_concurrent != 0)
+		index = find_shared_before_bound(params, at, permit, cell);
 	return index;
 }
 
@@ -456,6 +472,7 @@ bool breaker_record_release(const struct algo_limit *limit, const struct record_
  */
 #define FLAT __attribute__((flatten))
 
+/* Acquires in a quiescent key. Returns the permit's end; 0 if the general path has to decide. */
 FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
                                          const struct record_state *at, uint64_t id,
                                          uint64_t now_ns, struct algo_decision *out)
@@ -467,7 +484,7 @@ FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
 
 	if (params->max_concurrent ||
 	    !breaker_record_is_quiescent(limit, now_ns, &at->record, &snapshot) ||
-	    acquire_in_part(params, at, permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
+	    acquire_shared_entry(params, at, permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
 		return 0;
 	breaker_quiescent_outcome(out);
 	out->remaining = ALGO_COUNT_MAX;
@@ -475,6 +492,7 @@ FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
 	return permit.until_ns;
 }
 
+/* Releases the permit of a success in a quiescent key. Returns false if it changed nothing. */
 FLAT bool breaker_record_try_report(const struct algo_limit *limit, const struct record_state *at,
                                     const struct breaker_report *report, uint64_t now_ns)
 {
@@ -535,12 +553,12 @@ bool breaker_record_is_quiescent(const struct algo_limit *limit, uint64_t now_ns
 {
 	struct cell quiescent = record_load(record, BREAKER_QUIESCENT_AT);
 
-	snapshot->phase = record_load(record, BREAKER_PHASE_AT);
-	/* An earlier now makes the difference far greater than any span. */
+	snapshot->phase_cell = record_load(record, BREAKER_PHASE_AT);
+	/* `high` is when the span of `low` began. An earlier now makes the difference far greater. */
 	if (now_ns - quiescent.high >= (uint32_t)quiescent.low ||
-	    quiescent.low >> 32 != quiescent_name(&limit->breaker, snapshot->phase, record->tag))
+	    quiescent.low >> 32 != quiescent_name(&limit->breaker, snapshot->phase_cell, record->tag))
 		return false;
-	snapshot->state = unpack_phase(snapshot->phase, record->tag, now_ns);
+	snapshot->state = unpack_phase(snapshot->phase_cell, record->tag, now_ns);
 	snapshot->state.phase = BREAKER_CLOSED; /* a stored ramp has become closed by time */
 	return true;
 }
@@ -551,19 +569,24 @@ static uint64_t rest_of_part_ns(uint64_t now_ns, uint64_t part, uint64_t part_ns
 	return (part + 1) * part_ns - now_ns;
 }
 
+/*
+ * Stores that the key is quiescent up to the end of a part, a permit or the header, whichever comes
+ * first: until then no time changes the phase. Does nothing if the phase may change otherwise.
+ */
 void breaker_record_set_quiescent(const struct algo_limit *limit, const struct record_state *at,
                                   const struct breaker_snapshot *snapshot, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	struct breaker_state kept = unpack_phase(snapshot->phase, at->record.tag, now_ns);
+	struct breaker_state stored = unpack_phase(snapshot->phase_cell, at->record.tag, now_ns);
 	struct cell before = record_load(&at->record, BREAKER_QUIESCENT_AT), after = {0, now_ns};
-	uint64_t span_ns = u64_min(snapshot->first_ns, UINT32_MAX);
+	uint64_t span_ns = u64_min(snapshot->first_ends_in_ns, UINT32_MAX);
 	int64_t header_ns =
 	    cell_ahead_ns(at->header, now_ns + retention_ns(limit, &snapshot->state, now_ns));
 
-	if (snapshot->mixed || snapshot->state.phase != BREAKER_CLOSED ||
-	    kept.since_ns != snapshot->state.since_ns || kept.since_ns > now_ns ||
-	    snapshot->last_ns > params->timeout_ns || header_ns <= 0 || cell_is_pinned(at->header))
+	if (snapshot->is_mixed || snapshot->state.phase != BREAKER_CLOSED ||
+	    stored.since_ns != snapshot->state.since_ns || stored.since_ns > now_ns ||
+	    snapshot->last_ends_in_ns > params->timeout_ns || header_ns <= 0 ||
+	    cell_is_pinned(at->header))
 		return;
 	if (params->part_ns)
 		span_ns = u64_min(span_ns,
@@ -571,6 +594,6 @@ void breaker_record_set_quiescent(const struct algo_limit *limit, const struct r
 	span_ns = u64_min(span_ns, rest_of_part_ns(now_ns, breaker_in_flight_part(params, now_ns),
 	                                           breaker_in_flight_part_ns(params)));
 	span_ns = u64_min(span_ns, (uint64_t)header_ns);
-	after.low = quiescent_name(params, snapshot->phase, at->record.tag) << 32 | span_ns;
+	after.low = quiescent_name(params, snapshot->phase_cell, at->record.tag) << 32 | span_ns;
 	record_swap(at, BREAKER_QUIESCENT_AT, before, after);
 }

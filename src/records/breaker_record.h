@@ -66,25 +66,25 @@
 
 /* The phase and the permits in flight, as a read found them. */
 struct breaker_snapshot {
-	struct cell phase;          /* as stored, ... */
+	struct cell phase_cell;     /* the phase as stored, ... */
 	struct breaker_state state; /* and as it is at now_ns */
 	uint64_t in_flight;
-	uint64_t own;      /* of these, given since the phase began and not timed out as probes */
-	uint64_t first_ns; /* how far ahead the first permit ends; UINT64_MAX without permits */
-	uint64_t last_ns;
-	bool overdue;     /* some have timed out, and the read has not expired them */
-	uint64_t lost_ns; /* half-open: when lost probes timed out, or 0 */
-	bool mixed;
+	uint64_t in_flight_of_phase; /* given since the phase began and not timed out as probes */
+	uint64_t first_ends_in_ns;   /* until the first permit ends; UINT64_MAX without permits */
+	uint64_t last_ends_in_ns;
+	bool has_overdue;           /* permits that have timed out, and the read has not expired them */
+	uint64_t probes_lost_at_ns; /* half-open: when lost probes timed out, or 0 */
+	bool is_mixed;              /* entries and parts may be in any cell, since a reload */
 };
 
 /* In-flight entries by how far ahead they end: those of one permit each, and groups of several. */
 struct breaker_list {
-	struct newest alone;
+	struct newest single_ends;
 	struct breaker_group {
 		struct cell *cell;
 		uint64_t ahead_ns;
 	} groups[BREAKER_GROUPS_MAX];
-	size_t grouped;
+	size_t group_count;
 };
 
 /*
@@ -93,8 +93,8 @@ struct breaker_list {
  * which they timed out, the current part first. It lists all other entries, unless `list` is NULL.
  */
 struct breaker_expiry {
-	uint64_t lost, lost_in[BREAKER_PARTS_MAX + 2];
-	uint64_t first_ns, last_ns; /* when the first and the last one timed out */
+	uint64_t lost_count, lost_by_part[BREAKER_PARTS_MAX + 2];
+	uint64_t first_lost_at_ns, last_lost_at_ns; /* when the first and the last one timed out */
 	struct breaker_list *list;
 };
 
@@ -105,13 +105,13 @@ struct breaker_permit {
 	unsigned id_stripe; /* its id's stripe, where */
 	bool has_no_id;     /* the permit may be in any later stripe, too */
 	unsigned index;     /* the cell to search first; 0 if it is not known */
-	bool alone;         /* search only entries of a single permit */
+	bool is_single;     /* search only entries of a single permit */
 };
 
 /* `count` calls that ended at `at_ns` with the same result. */
 struct breaker_results {
 	struct breaker_result result;
-	uint64_t count, at_ns;
+	uint64_t count, ended_at_ns;
 	unsigned stripe; /* the stripe that counts them */
 };
 
@@ -165,14 +165,14 @@ void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
                          struct breaker_expiry *expiry);
 
 /** Adds the in-flight entries of a record in a former table to `snapshot`. */
-void breaker_record_add_former(const struct algo_limit *limit, uint64_t now_ns,
-                               const struct record *record, struct breaker_snapshot *snapshot,
-                               struct breaker_expiry *expiry);
+void breaker_record_add_in_flight(const struct algo_limit *limit, uint64_t now_ns,
+                                  const struct record *record, struct breaker_snapshot *snapshot,
+                                  struct breaker_expiry *expiry);
 
 /** Visits the ends (how far ahead) of the entries of one permit each. */
-void breaker_record_visit(const struct algo_limit *limit, uint64_t now_ns,
-                          const struct record_state *at, newest_visit *visit,
-                          struct newest *newest);
+void breaker_record_visit_singles(const struct algo_limit *limit, uint64_t now_ns,
+                                  const struct record_state *at, newest_visit *visit,
+                                  struct newest *newest);
 /**
  * Releases the permits of a record that `newest` includes. Returns how many. Raises `*last_ns` to
  * how far ahead the last permit ends that stays.
@@ -185,12 +185,12 @@ uint64_t breaker_group_release(const struct algo_limit *limit, uint32_t tag,
                                const struct breaker_group *group, uint64_t n);
 
 /** Gives the record this limit's layout. It is mixed then, if it had another one. */
-void breaker_record_adopt(const struct algo_limit *limit, const struct record_state *at,
-                          uint64_t now_ns);
+void breaker_record_adopt_layout(const struct algo_limit *limit, const struct record_state *at,
+                                 uint64_t now_ns);
 
 /** Reads the phase alone. */
-void breaker_record_phase(const struct algo_limit *limit, uint64_t now_ns,
-                          const struct record *record, struct breaker_snapshot *snapshot);
+void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
+                               const struct record *record, struct breaker_snapshot *snapshot);
 
 /**
  * Swaps the phase of `snapshot` for `after`, also in `snapshot`. Returns false if the stored phase
@@ -216,7 +216,7 @@ void breaker_record_expire_all(const struct algo_limit *limit, const struct reco
 /** Counts results in the window of the snapshot's phase. */
 void breaker_record_count(const struct algo_limit *limit, const struct record_state *at,
                           const struct breaker_snapshot *snapshot,
-                          const struct breaker_results *ends, uint64_t now_ns);
+                          const struct breaker_results *results, uint64_t now_ns);
 
 /** Adds the counts of a part in another cell to the same part of the first stripe. */
 void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,

@@ -1,8 +1,14 @@
-/* breaker_release.c: releases permits that no report names: the newest ones of a record, or all. */
+/*
+ * breaker_release.c: releases permits of a circuit breaker that no report names: the newest ones of
+ * a key's record, for a refund, or all, for a reset.
+ *
+ * An in-flight entry is a cell of the record: of a single permit (its generation's lowest bit is
+ * set) or of a group.
+ */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
 
-/* How far ahead an in-flight entry ends; 0 if the cell is none. */
+/* How long until an in-flight entry ends; 0 if the cell is none. */
 static uint64_t entry_ahead_ns(const struct breaker_params *params, uint64_t now_ns,
                                const struct record *record, unsigned index, struct cell *cell)
 {
@@ -18,8 +24,10 @@ static uint64_t entry_ahead_ns(const struct breaker_params *params, uint64_t now
 	           : 0;
 }
 
-void breaker_record_visit(const struct algo_limit *limit, uint64_t now_ns,
-                          const struct record_state *at, newest_visit *visit, struct newest *newest)
+/* Calls `visit` with the end of each single permit. */
+void breaker_record_visit_singles(const struct algo_limit *limit, uint64_t now_ns,
+                                  const struct record_state *at, newest_visit *visit,
+                                  struct newest *newest)
 {
 	for (unsigned i = BREAKER_FIRST_STRIPE; i < at->record.width; i++) {
 		struct cell cell;
@@ -30,6 +38,10 @@ void breaker_record_visit(const struct algo_limit *limit, uint64_t now_ns,
 	}
 }
 
+/*
+ * Releases the single permits that `newest` includes. Returns how many. Raises `*last_ns` to how
+ * long until the last permit ends that stays.
+ */
 uint64_t breaker_record_release_newest(const struct algo_limit *limit, uint64_t now_ns,
                                        const struct record *record, struct newest *newest,
                                        uint64_t *last_ns)
@@ -53,6 +65,7 @@ uint64_t breaker_record_release_newest(const struct algo_limit *limit, uint64_t 
 	return released;
 }
 
+/* Releases up to `n` permits of a group. Returns how many. */
 uint64_t breaker_group_release(const struct algo_limit *limit, uint32_t tag,
                                const struct breaker_group *group, uint64_t n)
 {

@@ -1,9 +1,9 @@
 /*
- * breaker_window.c: counts the results in a breaker's window, in parts of time or in blocks of
- * calls.
+ * breaker_window.c: counts the results in a circuit breaker's window, in parts of time or in blocks
+ * of calls, in cells of the key's record.
  *
- * Each result is one swap of one cell. A cell has the name of its phase and part, so a call that
- * counts for another part starts the cell anew.
+ * Each result is one swap of one cell. The low word of a cell is its *name*, made of its phase and
+ * part, so a call that counts for another part starts the cell anew.
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
@@ -11,12 +11,12 @@
 #define COUNT_BITS 21
 #define COUNT_MAX  ((UINT64_C(1) << COUNT_BITS) - 1)
 
-#define LATER_MOST 16 /* windows */
+#define LATER_WINDOWS_MAX 16 /* by which is_later_part() recognizes a stalled call */
 
 #define BLOCK_NUMBERS  27
 #define BLOCK_OUTCOMES 32 /* bits */
 
-/* The name of results of the snapshot's phase and of a part. One other in 2^31 has the same. */
+/* The name of a cell for results of a part in the snapshot's phase. One other in 2^31 is equal. */
 static uint64_t name_of_part(const struct breaker_snapshot *snapshot, uint32_t tag, uint64_t number)
 {
 	uint64_t mixed = (snapshot->state.since_ns ^ number * UINT64_C(0xff51afd7ed558ccd)) *
@@ -44,19 +44,19 @@ static bool phase_is_unchanged(const struct record_state *at,
 {
 	struct cell phase = record_load(&at->record, BREAKER_PHASE_AT);
 
-	return cell_bits(phase) == cell_bits(snapshot->phase);
+	return cell_bits(phase) == cell_bits(snapshot->phase_cell);
 }
 
 /*
  * Whether a name is that of a later part with the same index. A call that has stalled for up to
- * LATER_MOST windows finds this out here, and erases nothing.
+ * LATER_WINDOWS_MAX windows finds this out here, and erases nothing.
  */
 __attribute__((noinline, cold)) static bool is_later_part(const struct breaker_params *params,
                                                           const struct breaker_snapshot *snapshot,
                                                           uint32_t tag, uint64_t part,
                                                           uint64_t name)
 {
-	for (unsigned i = 0; i < LATER_MOST; i++) {
+	for (unsigned i = 0; i < LATER_WINDOWS_MAX; i++) {
 		part += breaker_window_cells(params);
 		if (name_of_part(snapshot, tag, part) == name)
 			return true;
@@ -64,11 +64,13 @@ __attribute__((noinline, cold)) static bool is_later_part(const struct breaker_p
 	return false;
 }
 
+/* Counts results in the cell of their part and stripe. */
 static void add_to_part(const struct breaker_params *params, const struct record_state *at,
-                        const struct breaker_snapshot *snapshot, const struct breaker_results *ends)
+                        const struct breaker_snapshot *snapshot,
+                        const struct breaker_results *results)
 {
-	uint64_t part = breaker_part(params, ends->at_ns), count = ends->count;
-	unsigned index = index_of_window_part(params, part) + ends->stripe * breaker_stride(params);
+	uint64_t part = breaker_part(params, results->ended_at_ns), count = results->count;
+	unsigned index = index_of_window_part(params, part) + results->stripe * breaker_stride(params);
 	uint64_t name = name_of_part(snapshot, at->record.tag, part);
 	struct cell before, after;
 
@@ -83,11 +85,11 @@ static void add_to_part(const struct breaker_params *params, const struct record
 		     !phase_is_unchanged(at, snapshot)))
 			return;
 		after = (struct cell){name, before.low == name ? before.high : 0};
-		/* The share of so many calls is exact enough. */
+		/* A part with 2^21 calls counts no more: their failure rate is exact enough. */
 		if ((after.high & COUNT_MAX) + count > COUNT_MAX)
 			return;
-		after.high += count | (ends->result.failed ? count << COUNT_BITS : 0) |
-		              (ends->result.slow ? count << 2 * COUNT_BITS : 0);
+		after.high += count | (results->result.failed ? count << COUNT_BITS : 0) |
+		              (results->result.slow ? count << 2 * COUNT_BITS : 0);
 	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
@@ -256,6 +258,10 @@ static uint64_t tally_blocks(const struct breaker_params *params, const struct r
 	return tally->calls > 0 ? BREAKER_RETENTION_MIN_NS : 0;
 }
 
+/*
+ * Adds the counts of `part`, a cell that an in-flight entry replaces, to the same part of the first
+ * stripe. A name doesn't reveal its part's number, so the parts of the window are tried.
+ */
 void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
                                 const struct breaker_snapshot *snapshot, struct cell part,
                                 uint64_t now_ns)
@@ -278,16 +284,18 @@ void breaker_record_move_counts(const struct algo_limit *limit, const struct rec
 	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
+/* Counts results of calls in the window of the snapshot's phase. */
 void breaker_record_count(const struct algo_limit *limit, const struct record_state *at,
                           const struct breaker_snapshot *snapshot,
-                          const struct breaker_results *ends, uint64_t now_ns)
+                          const struct breaker_results *results, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 
 	if (params->part_ns == 0) {
-		add_to_blocks(params, at, snapshot, ends->result, u64_min(ends->count, params->calls));
-	} else if (breaker_part_end_ns(params, breaker_part(params, ends->at_ns)) > now_ns) {
-		add_to_part(params, at, snapshot, ends);
+		add_to_blocks(params, at, snapshot, results->result,
+		              u64_min(results->count, params->calls));
+	} else if (breaker_part_end_ns(params, breaker_part(params, results->ended_at_ns)) > now_ns) {
+		add_to_part(params, at, snapshot, results);
 	}
 }
 
@@ -318,7 +326,7 @@ uint64_t breaker_record_add_tally(const struct algo_limit *limit, const struct r
 		return 0;
 	if (limit->breaker.part_ns == 0)
 		return tally_blocks(&limit->breaker, record, snapshot, tally);
-	if (__builtin_expect(snapshot->mixed, 0))
+	if (__builtin_expect(snapshot->is_mixed, 0))
 		return tally_mixed(limit, record, snapshot, now_ns, tally);
 	return tally_parts(&limit->breaker, record, snapshot, now_ns, tally);
 }

@@ -8,7 +8,7 @@
 /* A larger table is counted by this number of its sets: the hash spreads keys evenly over sets. */
 #define SETS_MAX UINT64_C(16384)
 
-/* Only a header that is HELD is of a key whose phase is not closed, so hardly any record is read.
+/* Only a header that is PINNED is of a key whose phase is not closed, so hardly any record is read.
  */
 static void count_cell(const struct wide_table *wide, const struct algo_limit *limit,
                        uint64_t index, uint64_t now_ns, uint64_t counts[BREAKER_PHASE_COUNT])
@@ -21,7 +21,7 @@ static void count_cell(const struct wide_table *wide, const struct algo_limit *l
 
 	if (cell_is_empty(header) || !cell_is_pinned(header) || cell_ahead_ns(header, now_ns) <= 0)
 		return;
-	breaker_record_phase(limit, now_ns, &record, &snapshot);
+	breaker_record_read_phase(limit, now_ns, &record, &snapshot);
 	counts[snapshot.state.phase]++;
 }
 

@@ -24,7 +24,7 @@ static void set_reset_after(const struct breaker_view *view, const struct breake
 	struct breaker_tally tally;
 	uint64_t ahead_ns = breaker_view_tally(view, &tally);
 
-	ahead_ns = u64_max(ahead_ns, u64_max(own_ns, view->snapshot.last_ns));
+	ahead_ns = u64_max(ahead_ns, u64_max(own_ns, view->snapshot.last_ends_in_ns));
 	out->reset_after_ns = u64_max(ahead_ns, breaker_ttl_ns(params, state, view->key.now_ns));
 }
 
@@ -35,7 +35,7 @@ static void set_reset_after(const struct breaker_view *view, const struct breake
 static void deny(struct breaker_view *view, bool consumes, struct algo_decision *out)
 {
 	if (out->reason == WEIR_REASON_OVER_LIMIT)
-		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ns);
+		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ends_in_ns);
 	set_reset_after(view, &view->snapshot.state, 0, out);
 	if (consumes && out->reason == WEIR_REASON_OVER_LIMIT &&
 	    view->key.limit->breaker.refusals_fail && view->snapshot.state.phase <= BREAKER_RAMP)
@@ -59,7 +59,7 @@ __attribute__((noinline, cold)) static bool read_is_over_bound(struct breaker_vi
  */
 static bool exceeds_bound(const struct breaker_view *view)
 {
-	return (view->snapshot.mixed || view->key.count > 1) &&
+	return (view->snapshot.is_mixed || view->key.count > 1) &&
 	       view->key.limit->breaker.max_concurrent != 0 && read_is_over_bound(*view);
 }
 
@@ -110,7 +110,7 @@ static uint64_t pass_if_judge_only(const struct breaker_view *view, bool consume
 /* Whether a permit is unrecorded. Permits from before a reload may only seem so. */
 static bool is_unrecorded(const struct breaker_view *view, uint64_t until_ns)
 {
-	return breaker_is_unrecorded(&view->key.limit->breaker, until_ns) && !view->snapshot.mixed &&
+	return breaker_is_unrecorded(&view->key.limit->breaker, until_ns) && !view->snapshot.is_mixed &&
 	       view->key.count == 1;
 }
 
@@ -255,13 +255,13 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 	struct breaker_list list;
 	bool changed_phase = true;
 
-	list.alone.n = u64_max(n, 1);
+	list.single_ends.n = u64_max(n, 1);
 	do {
 		const struct breaker_state *state = &view->snapshot.state;
 		unsigned probes;
 
 		breaker_phase_update(view, &list);
-		probes = (unsigned)u64_min(u64_min(n, view->snapshot.own), state->in_flight);
+		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->in_flight);
 		if (view->key.states[0].at.cell && state->phase == BREAKER_HALF_OPEN && probes > 0)
 			changed_phase = breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
 	} while (!changed_phase);
@@ -290,7 +290,8 @@ static void release_breaker_permits(struct breaker_view *view, const struct algo
 		breaker_phase_update(view, NULL); /* a report without a name is about the newest permit */
 	permit = call->until_ns
 	             ? breaker_permit_of(&limit->breaker, call->until_ns, call->permit)
-	             : breaker_permit_of(&limit->breaker, view->key.now_ns + view->snapshot.last_ns, 0);
+	             : breaker_permit_of(&limit->breaker,
+	                                 view->key.now_ns + view->snapshot.last_ends_in_ns, 0);
 	released =
 	    call->cost > 0 &&
 	    release_permit(view, permit, result_of_call(limit, call, permit.start_ns, view->key.now_ns),
@@ -329,7 +330,7 @@ static void reset_breaker(struct breaker_view *view, struct algo_decision *out)
 		    breaker_phase_change(view, &after, ALGO_BY_RESET))
 			break;
 	}
-	view->snapshot.in_flight = view->snapshot.last_ns = 0;
+	view->snapshot.in_flight = view->snapshot.last_ends_in_ns = 0;
 	report_snapshot(view, out);
 }
 
@@ -439,7 +440,7 @@ apply_with_view(struct breaker_view *view, const struct algo_call *call, struct 
 	uint64_t until_ns = 0;
 
 	view->notification = call->notification;
-	view->lost_ns = 0;
+	view->probes_lost_at_ns = 0;
 	view->phase_change_count = 0;
 	memset(view->phase_changes, 0, sizeof view->phase_changes);
 	if (algo_op_requests(call->op)) {

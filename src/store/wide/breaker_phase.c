@@ -107,13 +107,13 @@ static bool trip_if_due(struct breaker_view *view, bool has_counted)
 	return true;
 }
 
-void breaker_phase_count(struct breaker_view *view, struct breaker_results ends)
+void breaker_phase_count(struct breaker_view *view, struct breaker_results results)
 {
-	if (ends.result.ignored)
+	if (results.result.ignored)
 		return;
-	breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
+	breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &results,
 	                     view->key.now_ns);
-	trip_if_due(view, ends.at_ns == view->key.now_ns);
+	trip_if_due(view, results.ended_at_ns == view->key.now_ns);
 }
 
 /* The result of a permit that was not reported in time. */
@@ -127,14 +127,15 @@ static struct breaker_result result_of_timeout(const struct breaker_view *view)
 static bool count_lost_permits(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
-	struct breaker_results ends = {.result = result_of_timeout(view), .at_ns = view->key.now_ns};
+	struct breaker_results results = {.result = result_of_timeout(view),
+	                                  .ended_at_ns = view->key.now_ns};
 
 	for (unsigned before = 0; before < BREAKER_PARTS_MAX + 2; before++) {
-		ends.count = expiry->lost_in[before];
-		ends.at_ns = sat_sub(view->key.now_ns, before * params->part_ns);
-		if (ends.count > 0)
-			breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot, &ends,
-			                     view->key.now_ns);
+		results.count = expiry->lost_by_part[before];
+		results.ended_at_ns = sat_sub(view->key.now_ns, before * params->part_ns);
+		if (results.count > 0)
+			breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot,
+			                     &results, view->key.now_ns);
 	}
 	return trip_if_due(view, false);
 }
@@ -152,28 +153,30 @@ void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 		uint64_t lost_ns;
 
 		if (list) {
-			newest_begin(&list->alone, list->alone.n);
-			list->grouped = 0;
+			newest_begin(&list->single_ends, list->single_ends.n);
+			list->group_count = 0;
 		}
 		breaker_view_read(view, &expiry);
 		params = &view->key.limit->breaker;
-		if (expiry.lost > 0 && state->phase == BREAKER_HALF_OPEN)
+		if (expiry.lost_count > 0 && state->phase == BREAKER_HALF_OPEN)
 			breaker_view_record_lost(view, &expiry);
-		else if (expiry.lost > 0 && count_lost_permits(view, &expiry) &&
+		else if (expiry.lost_count > 0 && count_lost_permits(view, &expiry) &&
 		         state->phase <= BREAKER_RAMP)
 			continue; /* another thread has changed the phase meanwhile */
-		if (view->snapshot.overdue ||
-		    (state->phase == BREAKER_HALF_OPEN && state->in_flight > view->snapshot.own)) {
+		if (view->snapshot.has_overdue || (state->phase == BREAKER_HALF_OPEN &&
+		                                   state->in_flight > view->snapshot.in_flight_of_phase)) {
 			/* Their results count in the newest table, in which the key has no record yet. */
 			if (!view->key.states[0].at.cell) {
 				if (breaker_phase_store_header(view, state) == HEADER_NO_CAPACITY)
 					return;
 				continue;
 			}
-			lost_ns = breaker_probes_lost_ns(params, view->lost_ns, view->snapshot.lost_ns);
-			breaker_phase_end_probes(
-			    view, result_of_timeout(view), state->in_flight - (unsigned)view->snapshot.own,
-			    lost_ns ? u64_min(lost_ns, view->key.now_ns) : view->key.now_ns);
+			lost_ns = breaker_probes_lost_ns(params, view->probes_lost_at_ns,
+			                                 view->snapshot.probes_lost_at_ns);
+			breaker_phase_end_probes(view, result_of_timeout(view),
+			                         state->in_flight - (unsigned)view->snapshot.in_flight_of_phase,
+			                         lost_ns ? u64_min(lost_ns, view->key.now_ns)
+			                                 : view->key.now_ns);
 		} else if (!params->finished_only || !view->key.states[0].at.cell ||
 		           !trip_if_due(view, false)) {
 			return; /* a part that has finished since the last report may trip the window */

@@ -30,11 +30,12 @@ bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result r
  * Counts results in the window of the closed phase that was read. If the window trips, the breaker
  * opens.
  */
-void breaker_phase_count(struct breaker_view *view, struct breaker_results ends);
+void breaker_phase_count(struct breaker_view *view, struct breaker_results results);
 
 /**
  * Reads the key, and counts the permits that have timed out. All other calls begin with it. `list`
- * gets the permits in flight, at most `list->alone.n` of which will be released; it may be NULL.
+ * gets the permits in flight, at most `list->single_ends.n` of which will be released; it may be
+ * NULL.
  */
 void breaker_phase_update(struct breaker_view *view, struct breaker_list *list);
 

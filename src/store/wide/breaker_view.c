@@ -28,10 +28,10 @@ static void read_former(struct breaker_view *view, struct breaker_expiry *expiry
 		if (!at->cell || !header_is_live(at->header, key->now_ns))
 			continue;
 		if (!key->states[0].at.cell && count == 1) {
-			breaker_record_phase(key->limit, key->now_ns, &at->record, &snapshot);
+			breaker_record_read_phase(key->limit, key->now_ns, &at->record, &snapshot);
 			view->snapshot.state = snapshot.state;
 		}
-		breaker_record_add_former(key->limit, key->now_ns, &at->record, &view->snapshot, expiry);
+		breaker_record_add_in_flight(key->limit, key->now_ns, &at->record, &view->snapshot, expiry);
 		key->states[count++] = key->states[i];
 	}
 	key->count = count;
@@ -47,7 +47,7 @@ void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 	if (!at->cell)
 		expiry = NULL;
 	if (cell_tag(at->header) == at->record.tag)
-		breaker_record_adopt(limit, at, view->key.now_ns);
+		breaker_record_adopt_layout(limit, at, view->key.now_ns);
 	breaker_record_read(limit, view->key.now_ns, &at->record, &view->snapshot, expiry);
 	if (has_former(view))
 		read_former(view, expiry);
@@ -57,10 +57,10 @@ void breaker_view_record_lost(struct breaker_view *view, const struct breaker_ex
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
 
-	view->lost_ns = breaker_probes_lost_ns(params, view->lost_ns,
-	                                       breaker_probe_end_ns(params, expiry->first_ns));
-	view->lost_ns = breaker_probes_lost_ns(params, view->lost_ns,
-	                                       breaker_probe_end_ns(params, expiry->last_ns));
+	view->probes_lost_at_ns = breaker_probes_lost_ns(
+	    params, view->probes_lost_at_ns, breaker_probe_end_ns(params, expiry->first_lost_at_ns));
+	view->probes_lost_at_ns = breaker_probes_lost_ns(
+	    params, view->probes_lost_at_ns, breaker_probe_end_ns(params, expiry->last_lost_at_ns));
 }
 
 /* Releases permits of groups, those of the newest group first. */
@@ -70,13 +70,13 @@ static uint64_t release_from_groups(struct breaker_view *view, struct breaker_li
 	uint32_t tag = view->key.states[0].at.record.tag;
 	uint64_t released = 0;
 
-	while (list->grouped > 0 && released < n) {
+	while (list->group_count > 0 && released < n) {
 		struct breaker_group *groups = list->groups, *newest = groups;
 
-		for (size_t i = 1; i < list->grouped; i++)
+		for (size_t i = 1; i < list->group_count; i++)
 			newest = groups[i].ahead_ns > newest->ahead_ns ? &groups[i] : newest;
 		released += breaker_group_release(view->key.limit, tag, newest, n - released);
-		*newest = groups[--list->grouped];
+		*newest = groups[--list->group_count];
 	}
 	return released;
 }
@@ -88,11 +88,11 @@ static uint64_t release_singles(struct breaker_view *view, struct newest *newest
 
 	if (n == 0 || newest->count == 0)
 		return 0;
-	reported_key_find_newest(key, breaker_record_visit, n, newest);
+	reported_key_find_newest(key, breaker_record_visit_singles, n, newest);
 	for (size_t i = 0; i < key->count; i++)
 		released += breaker_record_release_newest(key->limit, key->now_ns,
 		                                          &key->states[i].at.record, newest, &last_ns);
-	view->snapshot.last_ns = last_ns;
+	view->snapshot.last_ends_in_ns = last_ns;
 	return released;
 }
 
@@ -102,12 +102,12 @@ uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_l
 	bool bounded = view->key.limit->breaker.max_concurrent != 0;
 	uint64_t released = bounded ? 0 : release_from_groups(view, list, n);
 
-	released += release_singles(view, &list->alone, n - released);
+	released += release_singles(view, &list->single_ends, n - released);
 	if (bounded && released < n)
 		released += release_from_groups(view, list, n - released);
 	view->snapshot.in_flight = sat_sub(view->snapshot.in_flight, released);
 	if (view->snapshot.in_flight == 0)
-		view->snapshot.last_ns = 0;
+		view->snapshot.last_ends_in_ns = 0;
 	return released;
 }
 
@@ -121,7 +121,7 @@ uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tall
 	if (!has_former(view))
 		return ahead_ns;
 	snapshot = view->snapshot;
-	snapshot.mixed = true;
+	snapshot.is_mixed = true;
 	for (size_t i = 1; i < key->count; i++)
 		ahead_ns = u64_max(ahead_ns, breaker_record_add_tally(key->limit, &key->states[i].at.record,
 		                                                      &snapshot, key->now_ns, tally));
@@ -155,12 +155,12 @@ const struct record_state *breaker_view_find_permit(const struct breaker_view *v
 {
 	const struct record_state *found = NULL;
 
-	permit->alone = view->snapshot.mixed || has_former(view);
-	if (permit->alone)
+	permit->is_single = view->snapshot.is_mixed || has_former(view);
+	if (permit->is_single)
 		found = find_in_records(view, permit);
 	if (found)
 		return found;
-	permit->alone = false;
+	permit->is_single = false;
 	return find_in_records(view, permit);
 }
 

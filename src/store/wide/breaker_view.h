@@ -13,7 +13,8 @@ struct breaker_view {
 	struct reported_key key;                /* of former records only the live ones */
 	struct algo_notification *notification; /* for the quorum group that decides, or NULL */
 	struct breaker_snapshot snapshot;
-	uint64_t lost_ns; /* when the lost probes timed out that this call has found; 0 without any */
+	uint64_t probes_lost_at_ns; /* when the lost probes timed out that this call has found; 0
+	                               without any */
 	struct algo_phase_change phase_changes[ALGO_PHASE_CHANGES_MAX]; /* made by this call */
 	uint8_t phase_change_count;
 };

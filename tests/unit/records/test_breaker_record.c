@@ -47,8 +47,8 @@ static void turn(enum breaker_phase phase, uint64_t since_ns)
 /* Adds successes in the phase that was seen. */
 static void count(const struct breaker_snapshot *seen, uint64_t n, uint64_t now_ns)
 {
-	breaker_record_count(&limit, &at, seen, &(struct breaker_results){.count = n, .at_ns = now_ns},
-	                     now_ns);
+	breaker_record_count(&limit, &at, seen,
+	                     &(struct breaker_results){.count = n, .ended_at_ns = now_ns}, now_ns);
 }
 
 static uint64_t calls(uint64_t now_ns)
@@ -144,13 +144,13 @@ static void a_probe_that_is_ignored_while_another_begins_is_not_lost(void **unus
 		turn(BREAKER_OPEN, NOW - 10 * NS_PER_S);
 		for (uint32_t i = 0; i < probes; i++)
 			permit = acquire(NOW);
-		phase = look(NOW).phase;
+		phase = look(NOW).phase_cell;
 		ignore(permit, NOW);
 		seen = look(NOW);
-		assert_int_equal(seen.own, probes - 1);
+		assert_int_equal(seen.in_flight_of_phase, probes - 1);
 		acquire(NOW);
-		seen.phase = phase;
-		assert_int_equal(look(NOW).own, probes);
+		seen.phase_cell = phase;
+		assert_int_equal(look(NOW).in_flight_of_phase, probes);
 		breaker_open(&seen.state, NOW);
 		assert_false(breaker_record_change_phase(&at, &seen, &seen.state));
 	}
