@@ -194,7 +194,10 @@ static void deliver_read(struct net_conn *conn, char *data, size_t len)
 	}
 }
 
-/* Without space from on_alloc a read fails with UV_ENOBUFS; it is repeated in a later iteration. */
+/*
+ * libuv has read `nread` bytes to the space of on_alloc, or reports an error below 0. A read
+ * without space fails with UV_ENOBUFS; it is repeated in a later iteration.
+ */
 static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)stream;

@@ -113,8 +113,7 @@ void conn_fail(struct net_conn *conn, int error)
 	conn_kill(conn);
 }
 
-/* Ends an open connection once all its replies are written: the update after the batch closes it.
- */
+/* Has an open connection closed by an update after a batch, once all its replies are written. */
 void net_conn_finish(struct net_conn *conn)
 {
 	if (conn->state == CONN_CONNECTING)

@@ -6,8 +6,7 @@
 
 #include "base/number.h"
 
-/* The output space of a connection when pending answers have used up NET_PENDING_MAX: one answer.
- */
+/* The output space of a connection when pending answers have used up NET_PENDING_MAX. */
 #define ONE_ANSWER_BYTES ((size_t)1 << 10)
 
 void net_loop_flush(struct net_loop *loop)

@@ -1,5 +1,4 @@
-/* socket_write.c: writes to the socket of a connection, and queues bytes that it does not accept.
- */
+/* socket_write.c: writes to the socket of a connection, and queues bytes that do not fit. */
 #include "net/internal.h"
 
 #include <stdlib.h>

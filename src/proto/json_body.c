@@ -13,8 +13,7 @@
 #include "base/text/json.h"
 #include "proto/adhoc_command.h"
 
-/* Returns the first byte that is not UTF-8, or the end. Goes through ASCII eight bytes at a time.
- */
+/* Returns the first byte that is not UTF-8, or the end. ASCII is read eight bytes at a time. */
 static const char *utf8_end(struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data;
@@ -229,8 +228,7 @@ static bool is_whole_number(struct json value)
 	       !memchr(word.data, 'E', word.len);
 }
 
-/* Reads throttlecrab's key and parameters. ENOTFOUND stands for a field that it would not accept.
- */
+/* Reads throttlecrab's key and parameters. Returns ENOTFOUND for fields that it would refuse. */
 int json_body_read_throttle(struct fill *fill, struct slice body)
 {
 	static const char *const names[] = {"key", "max_burst", "count_per_period", "period",

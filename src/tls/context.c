@@ -109,8 +109,7 @@ static int load_own_certificate(SSL_CTX *context, const struct tls_files *files,
 	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
 }
 
-/* Loads the authorities that the peer's certificate is verified by: those of `ca`, or the system's.
- */
+/* Loads the authorities by which peers' certificates are verified: of `ca`, or the system's. */
 static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)
 {
 	bool loaded = ca ? !opening_may_block(ca) && SSL_CTX_load_verify_locations(context, ca, NULL)

@@ -94,8 +94,7 @@ static bool set_host(SSL *ssl, const char *host)
 	return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* Makes a connection of either side, without a handshake yet. Returns NULL if there is no memory.
- */
+/* Makes a connection of either side, without a handshake. Returns NULL if there is no memory. */
 static struct tls *make_connection(struct tls_context *context)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -192,8 +191,7 @@ void tls_close(struct tls *tls)
 	free(tls);
 }
 
-/* Sets the text of tls_error: "what: why", unless the peer's certificate is the cause. Returns EIO.
- */
+/* Sets the text of tls_error, "what: why" unless the certificate is refused. Returns EIO. */
 static int set_error(struct tls *tls, const char *what, const char *why)
 {
 	long verified = SSL_get_verify_result(tls->ssl);
@@ -281,8 +279,7 @@ bool tls_is_ready(const struct tls *tls)
 	return SSL_is_init_finished(tls->ssl);
 }
 
-/* Whether OpenSSL has received bytes that it has not decrypted, such as the beginning of a record.
- */
+/* Whether OpenSSL has received bytes that it has not decrypted, such as part of a record. */
 bool tls_has_partial(const struct tls *tls)
 {
 	/* After a record's header is read, it is not pending: OpenSSL's state is "B", read body. */
@@ -342,8 +339,7 @@ static void find_in_alternatives(X509 *certificate, bool (*found)(void *context,
 	GENERAL_NAMES_free(names);
 }
 
-/* Lets `found` search the names in the peer's verified certificate for one that the caller wants.
- */
+/* Lets `found` search the names in the peer's verified certificate, until it returns true. */
 void tls_each_name(const struct tls *tls, bool (*found)(void *context, const char *name),
                    void *context)
 {

@@ -82,8 +82,7 @@ static void leave_queue(void *sleeper)
 	waitlist_leave(self->list, &self->waiter);
 }
 
-/* The longest wait as a request states it: there 0 stands for the default, WEIR_ZERO for no wait.
- */
+/* The longest wait as a request states it: 0 stands for the default, WEIR_ZERO for no wait. */
 static uint64_t as_max_wait(uint64_t left_ns)
 {
 	return left_ns > 0 ? left_ns : WEIR_ZERO;
@@ -150,7 +149,7 @@ static bool wait_in_queue(struct wait *wait, struct sleeper *self, uint64_t dead
 		wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
 		return true;
 	}
-	if (joined == WAITLIST_FIRST)
+	if (joined == WAITLIST_FIRST) /* it tries at once */
 		wake_sleeper(self, false);
 	pthread_cleanup_push(leave_queue, self); /* a thread that is cancelled leaves the queue, too */
 	decided = try_until_decided(wait, self, deadline_ns, d);

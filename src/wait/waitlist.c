@@ -78,8 +78,7 @@ static struct waiter **find_queue(struct bucket *bucket, uint64_t hash)
 	return link;
 }
 
-/* Returns the link to the class of a priority in the queue at `link`, or where it would be added.
- */
+/* Returns the link to a priority's class in the queue at `link`, or where it would be added. */
 static struct waiter **find_class(struct waiter **link, uint64_t hash, unsigned priority)
 {
 	while (*link && (*link)->hash == hash && (*link)->priority != priority)

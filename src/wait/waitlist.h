@@ -85,8 +85,7 @@ static inline bool waitlist_has(struct waitlist *list, uint64_t hash)
 	return __builtin_expect(list && waitlist_count(list) > 0, 0) && waitlist_has_slow(list, hash);
 }
 
-/** Call it after a swap that gave back some of the key. `pointer` is that of waitlist_get_or_make.
- */
+/** Call it after a swap that released some of the key. `pointer` as in waitlist_get_or_make. */
 static inline void waitlist_wake(struct waitlist *const *pointer, uint64_t hash)
 {
 	struct waitlist *list;

@@ -57,8 +57,7 @@ static bool is_plain_target(struct slice target)
 	return are_bytes_plain(word);
 }
 
-/* Returns the target of the head in `data`, if the bytes around it are the template's; or no data.
- */
+/* Returns the target of the head in `data` if the bytes around it match; otherwise no data. */
 struct slice http1_template_match(const struct http1_template *template, struct slice data)
 {
 	struct slice target = {data.data + template->before_len, 0}, none = {NULL, 0};

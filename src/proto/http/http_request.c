@@ -17,8 +17,7 @@ static int request_out_of_memory(struct http_request *http)
 	return error_set(&http->fill.error, WEIR_ENOMEM, "out of memory");
 }
 
-/* The functions below read the parameters of a route. They return 0, or a status with an error set.
- */
+/* Functions that read the parameters of a route return 0, or a status with an error set. */
 static int read_body(struct http_request *http)
 {
 	return json_body_read(&http->fill, http->body);

@@ -83,8 +83,7 @@ static nghttp2_nv make_field(struct slice name, struct slice value, bool varies)
 	                        (varies ? NGHTTP2_NV_FLAG_NO_INDEX : 0)};
 }
 
-/* Fills in the fields of an answer; returns how many. `length` gets the digits of Content-Length.
- */
+/* Fills in the fields of an answer; returns how many. `length` has space for Content-Length. */
 static size_t make_fields(const struct stored_answer *stored, const char *values, char *length,
                           nghttp2_nv *fields)
 {

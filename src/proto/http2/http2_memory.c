@@ -42,8 +42,7 @@ static void *memory_of(struct piece *piece)
 	return piece ? piece + 1 : NULL;
 }
 
-/* A size is counted in steps; pieces of more than SIZES steps come from malloc and go back to it.
- */
+/* A size is counted in steps; pieces of more than SIZES steps come from malloc alone. */
 static void *allocate_piece(size_t size, void *context)
 {
 	size_t steps = (size + STEP_BYTES - 1) / STEP_BYTES;

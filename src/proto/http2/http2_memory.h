@@ -1,5 +1,4 @@
-/* http2_memory.h: allocates memory for nghttp2, which needs about twenty pieces for each request.
- */
+/* http2_memory.h: allocates memory for nghttp2, which needs twenty pieces for a request. */
 #ifndef PROTO_HTTP2_MEMORY_H
 #define PROTO_HTTP2_MEMORY_H
 

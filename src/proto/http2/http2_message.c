@@ -78,8 +78,7 @@ static void add_pseudo(struct http2_message *message, char initial, struct slice
 		add_host(message, value);
 }
 
-/* Adds a field of the header, or one of the pseudo-headers, which HTTP/1 has in its request line.
- */
+/* Adds a field of the header, or a pseudo-header, such as the method of the request. */
 void http2_message_add(struct http2_message *message, struct slice name, struct slice value)
 {
 	bool is_pseudo = name.len >= 2 && name.data[0] == ':';

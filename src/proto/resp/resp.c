@@ -257,38 +257,46 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	return read_line_words(line, line + len, command);
 }
 
-/*
- * Begins or continues to read a command. A command of more than `max` bytes is skipped: its bytes
- * are consumed as they arrive, and RESP_TOO_LONG is returned at its end.
- */
+/* Reads a command that is an array. Bytes of one that is too long are consumed as they arrive. */
+static enum resp_result read_or_skip_array(struct resp_reader *reader, size_t max,
+                                           struct slice data, struct resp_command *command,
+                                           size_t *consumed)
+{
+	bool is_continued = reader->position > 0;
+	enum resp_result result = read_array(reader, data, command);
+
+	reader->is_skipping |= reader->position > max;
+	if (reader->is_skipping && result == RESP_MORE) {
+		*consumed = u64_min(reader->position, data.len);
+		reader->position -= *consumed;
+		return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
+	}
+	if (result != RESP_COMMAND)
+		return result;
+	if (reader->is_skipping)
+		return RESP_TOO_LONG;
+	if (is_continued) { /* read it all again: the data may have moved since the first words */
+		*reader = (struct resp_reader){0};
+		read_array(reader, data, command);
+	}
+	return RESP_COMMAND;
+}
+
+/* Begins or continues to read a command of at most `max` bytes. */
 enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice data,
                            struct arena *arena, struct resp_command *command, size_t *consumed)
 {
-	bool is_continued = reader->position > 0;
 	enum resp_result result;
 
 	*consumed = 0;
 	if (data.len == 0)
 		return RESP_MORE;
-	if (!reader->is_skipping && data.data[0] != '*') {
+	if (reader->is_skipping || data.data[0] == '*')
+		result = read_or_skip_array(reader, max, data, command, consumed);
+	else
 		result = read_inline(reader, max, data, arena, command);
-	} else {
-		result = read_array(reader, data, command);
-		reader->is_skipping |= reader->position > max;
-		if (reader->is_skipping && result == RESP_COMMAND) {
-			result = RESP_TOO_LONG;
-		} else if (reader->is_skipping && result == RESP_MORE) {
-			*consumed = u64_min(reader->position, data.len);
-			reader->position -= *consumed;
-			return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
-		} else if (is_continued && result == RESP_COMMAND) {
-			/* Read it all again: the data may have moved since the first words were read. */
-			*reader = (struct resp_reader){0};
-			read_array(reader, data, command);
-		}
-	}
-	if (result == RESP_MORE)
-		return RESP_MORE;
+	if (result == RESP_MORE || result == RESP_SKIPPED)
+		return result;
 	*consumed = result == RESP_BROKEN || result == RESP_FOREIGN ? data.len : reader->position;
 	*reader = (struct resp_reader){0};
 	return result;
@@ -297,8 +305,7 @@ enum resp_result resp_read(struct resp_reader *reader, size_t max, struct slice 
 /* Enough for a type, a sign, 20 digits and CRLF. */
 #define NUMBER_MAX 24
 
-/* Returns the end of what it has written, such as ":-5\r\n"; short numbers are the most frequent.
- */
+/* Returns the end of the text, such as ":-5\r\n". Numbers of two digits are frequent. */
 static inline char *put_number(char *to, char type, bool minus, uint64_t magnitude)
 {
 	*to++ = type;

@@ -134,8 +134,7 @@ int resp_read_hello(struct fill *fill, const struct resp_spec *spec, const struc
 	return make_login(fill, hello.login);
 }
 
-/* Answers HELLO, once its login, if any, has succeeded: sets the name and the protocol's version.
- */
+/* Answers HELLO, after its login, if any: sets the client's name and the protocol's version. */
 void resp_run_hello(const struct resp_call *call)
 {
 	struct hello hello = {0};

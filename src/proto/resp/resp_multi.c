@@ -78,7 +78,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
                    const struct slice *args, size_t n)
 {
 	struct resp_multi *multi = session->multi;
-	size_t before = multi->command_words.capacity;
+	size_t capacity_before = multi->command_words.capacity;
 	uint32_t count = (uint32_t)n;
 
 	answer_text(fill, 0, SLICE("+QUEUED\r\n"));
@@ -93,7 +93,7 @@ int resp_multi_add(struct resp_session *session, struct fill *fill, const struct
 	buffer_add(&multi->command_words, &count, sizeof count);
 	for (size_t i = 0; i < n; i++)
 		add_word(&multi->command_words, args[i]);
-	count_queue_bytes(session, before, multi->command_words.capacity);
+	count_queue_bytes(session, capacity_before, multi->command_words.capacity);
 	if (multi->command_words.failed)
 		return error_set(&fill->error, WEIR_ELONG,
 		                 "expected a transaction of at most %zu bytes, found more",
