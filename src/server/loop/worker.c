@@ -209,6 +209,7 @@ void worker_join(struct worker *worker)
 	worker->running = false;
 }
 
+/* The end of the loop ends all requests of clients; that of store clients, what is at stores. */
 void worker_close(struct worker *worker)
 {
 	if (worker->index == 0)

@@ -97,6 +97,7 @@ static int add_peek_of_store(struct decider *decider, const struct weir_limit *l
 	return WEIR_OK;
 }
 
+/* Peeks at a limit of each store: without a call, a failed store would go unnoticed. */
 void per_rule_prepare_alive(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct server_config *config = decider->config;

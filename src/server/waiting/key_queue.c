@@ -107,8 +107,8 @@ static void make_polls_due(struct waiting *waiting)
 		    list_of(waiting->queues.polling.first, struct suspended, queue.poll_node);
 
 		remove_poll(waiting, &suspended->queue);
-		if (suspended->unanswered.use_count ==
-		    0) /* otherwise its attempt is at the store already */
+		/* otherwise its attempt is at the store already */
+		if (suspended->unanswered.use_count == 0)
 			pending_reschedule(&waiting->pending, &suspended->unanswered, now_ns);
 	}
 }

@@ -57,6 +57,7 @@ static void unlink_from_client(struct unanswered *unanswered)
 	net_conn_remove_pending(unanswered->conn, unanswered->charged_bytes);
 }
 
+/* While a store or a run of the work uses the memory, the last such user frees it. */
 void pending_free(struct unanswered *unanswered)
 {
 	if (!unanswered)
