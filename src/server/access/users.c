@@ -35,6 +35,7 @@ static bool is_nameless(const struct request_login *login)
 	return login->user.len == 0 || slice_equal(login->user, DEFAULT_NAME);
 }
 
+/* Hashes name and secret. Returns false if they are longer than those of any user. */
 bool users_fingerprint(const struct users *users, const struct request_login *login,
                        struct hash_key *fingerprint)
 {
@@ -297,6 +298,7 @@ static bool is_verified(const struct user *user, struct hash_key fingerprint)
 	return hash_key_equal(verified, fingerprint);
 }
 
+/* The name decides whose password is meant. A token names its user itself. */
 enum users_login users_check_login(struct users *users, const struct request_login *login,
                                    struct hash_key fingerprint, struct user **user,
                                    bool *user_exists)

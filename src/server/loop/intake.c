@@ -101,6 +101,7 @@ static void decide_works(void *context, size_t start, size_t end)
 	}
 }
 
+/* The stages of deciding run one after the other, each for all works (engine/pipeline.h). */
 void intake_answer(struct worker *worker)
 {
 	struct metrics_loop *metrics = worker->decider.metrics;

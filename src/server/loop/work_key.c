@@ -34,6 +34,7 @@ static bool charges_a_key_twice(const struct plan *plan)
 	return false;
 }
 
+/* Works with the same hash have the same operation, arguments and keys; 0 equals no other. */
 uint64_t work_effect_hash(const struct weir_table *table, const struct work *work)
 {
 	const struct plan *plan = &work->plan;
@@ -49,5 +50,5 @@ uint64_t work_effect_hash(const struct weir_table *table, const struct work *wor
 		sum = mix_hash(sum, work_key(table, &plan->steps[i]));
 		sum = mix_hash(sum, (uintptr_t)plan->steps[i].rule);
 	}
-	return sum | 1; /* 0 means that it equals no other */
+	return sum | 1;
 }

@@ -550,6 +550,7 @@ static int counted_error(const struct work *work)
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
 
+/* Called again for a work that has waited: its handler resumes the plan. */
 void handle_decide(struct decider *decider, struct work *work, struct reply *reply)
 {
 	int error;

@@ -103,6 +103,7 @@ int koala_check_each_limit(const struct plan *plan)
 	return WEIR_OK;
 }
 
+/* Answers with the results of all rules that refuse, or with one result if none does. */
 int koala_answer_browse_all(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	const struct weir_config *config = decider->config->rules;

@@ -40,6 +40,7 @@ static uint64_t giver_of(const struct decider *decider)
 	return decider->context.claim_store ? decider->context.own_server : 0;
 }
 
+/* Tries the secrets under which this server or another one may have written the text. */
 bool permit_read(struct decider *decider, struct slice text, struct weir_permits *permits,
                  struct engine_names *names)
 {
@@ -56,6 +57,7 @@ bool permit_read(struct decider *decider, struct slice text, struct weir_permits
 	return false;
 }
 
+/* Prepares a refund of the charges that the permit lists. A smaller cost refunds a part of them. */
 int permit_prepare(struct decider *decider, const struct request *r, struct plan *plan,
                    struct weir_error *error)
 {
@@ -87,6 +89,7 @@ int permit_request(const struct request *r, struct plan *plan, struct weir_error
 	return WEIR_OK;
 }
 
+/* An acquired plan gets its permit as a text; a refund by permit has none, and is only counted. */
 int permit_write_reply(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	struct metrics_loop *metrics = decider->metrics;

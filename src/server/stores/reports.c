@@ -106,6 +106,7 @@ static struct slice write_report(struct decider *decider, const struct plan *pla
 	return (struct slice){report, sizeof header + text.len};
 }
 
+/* Called when a plan has claimed a permit of another server: sends that server a report. */
 void reports_forward(void *context, const struct plan *plan)
 {
 	struct decider *decider = decider_of(context);

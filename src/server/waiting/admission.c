@@ -110,6 +110,7 @@ size_t admission_reply_space(struct admission *admission, struct net_conn *conn,
 	                                                  : net_conn_output_space(conn);
 }
 
+/* Admits clients in the order of the queue, as long as stores have capacity for their steps. */
 void admission_admit(struct admission *admission)
 {
 	struct client *client;

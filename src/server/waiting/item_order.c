@@ -19,6 +19,7 @@ static bool may_run_beside(const struct weir_table *table, const struct work *ea
 	       work_effect_hash(table, earlier) == work_effect_hash(table, item);
 }
 
+/* Whether item `i` must wait for an unfinished item with one of its keys. */
 bool item_order_waits(const struct weir_table *table, const struct item_order *order,
                       const struct work *items, size_t i)
 {

@@ -133,6 +133,7 @@ static void wait_behind(struct suspended *suspended, struct suspended *predecess
 	predecessor->order.has_followers = true;
 }
 
+/* Returns true if the work must wait for a predecessor: key_order_remove starts it then. */
 bool key_order_enqueue(struct key_order *key_order, struct suspended *suspended)
 {
 	struct client *client = client_of(suspended->unanswered.conn);

@@ -127,6 +127,7 @@ void key_queue_remove(struct waiting *waiting, struct suspended *suspended)
 	pthread_mutex_unlock(&waiting->queues.lock);
 }
 
+/* Makes works due that other threads have woken, or that have to poll. */
 void key_queue_wake_due(struct waiting *waiting)
 {
 	struct suspended *suspended;
@@ -204,6 +205,10 @@ static bool join_another_queue(struct waiting *waiting, struct suspended *suspen
 	return true;
 }
 
+/*
+ * Called after each attempt. A work that must wait stays in its queue, or moves to that of another
+ * key; returns when it tries again. A work that is decided leaves the queue.
+ */
 uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, struct reply *reply)
 {
 	struct queue_entry *queue = &suspended->queue;

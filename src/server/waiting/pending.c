@@ -322,6 +322,7 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 	return true;
 }
 
+/* Appends the answer of a work to those of the intake, or stores it if it must be sent later. */
 void pending_answer_new(struct pending *pending, struct work *work, struct reply *reply)
 {
 	bool is_behind_others =
@@ -421,6 +422,7 @@ static bool still_has_sender(const struct pending *pending, const struct unanswe
 	return !users || users_find(users, old_users->items[unanswered->sender_number - 1].id);
 }
 
+/* Called after a reload, for requests that wait. */
 void pending_close_removed_senders(struct pending *pending)
 {
 	const struct unanswered *last = NULL; /* consecutive works often have the same user */
@@ -462,6 +464,7 @@ uint64_t pending_due(const struct pending *pending)
 	return first && first->due != PENDING_NEVER ? first->due : 0;
 }
 
+/* The server stops: cancels what could not be answered in time, so that clients ask another one. */
 void pending_abandon_late(struct pending *pending)
 {
 	uint64_t deadline_ns = os_monotonic_ns() + pending->stop_timeout_ns;

@@ -294,6 +294,7 @@ static struct suspended *copy_to_block(struct waiting *waiting, const struct wor
 	return copy_to_block(waiting, work, sizeof *suspended + copy_space.used);
 }
 
+/* Copies the work and lists it as the newest of its client. Returns NULL if memory is short. */
 struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
                                const struct unanswered_kind *kind,
                                const struct unanswered_owner *owner)
