@@ -29,8 +29,7 @@ static void rollback_all(struct decider *decider, struct work *work)
 		cancel_plan(decider, &work->plan);
 }
 
-/* Rolls back a work that has waited for its start, `wait_ns`; in a batch only what has not started.
- */
+/* Rolls back a work that waited `wait_ns`, in a batch without the items that have started. */
 void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wait_ns)
 {
 	size_t n;
