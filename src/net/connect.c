@@ -23,7 +23,7 @@ static void on_deadline(uv_timer_t *timer)
 	conn_fail(((struct attempt *)timer)->conn, UV_ETIMEDOUT);
 }
 
-/* libuv always calls this before it closes the connection: so the timer can be closed here. */
+/* The attempt has succeeded or failed. libuv always calls this before it closes the connection. */
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct attempt *attempt = request->data;

@@ -1,4 +1,4 @@
-/* socket_write.c: writes to the socket of a connection, and queues bytes that do not fit. */
+/* socket_write.c: writes to a connection's socket, and queues bytes that it does not accept yet. */
 #include "net/internal.h"
 
 #include <stdlib.h>

@@ -8,8 +8,9 @@
 #include "base/number.h"
 
 /*
- * Fills in a request from `n` texts: max_burst, count, period, and optionally quantity. A burst of
- * redis-cell is max_burst + 1, of throttlecrab max_burst. Returns 0, or a status.
+ * Fills in a request from `n` texts: max_burst, count, period, and optionally quantity. `min_burst`
+ * says whose request it is: redis-cell's burst is max_burst + 1, throttlecrab's max_burst. Returns
+ * 0, or a status.
  */
 int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers, size_t n,
                unsigned min_burst)

@@ -1,4 +1,4 @@
-/* internal.h: helpers for OpenSSL that the files of this folder share. */
+/* internal.h: gets OpenSSL's object behind a context, and OpenSSL's texts of errors. */
 #ifndef TLS_INTERNAL_H
 #define TLS_INTERNAL_H
 

@@ -1,6 +1,6 @@
 /*
- * ticket.c: stores in a TLS session ticket, by which a client resumes its session without a new
- * handshake, when the client's certificate expires, and ignores the ticket from then on.
+ * ticket.c: limits how long a client can resume a TLS session without a new handshake. The ticket
+ * by which it does that stores when its certificate expires, and is ignored from then on.
  */
 #include "tls/ticket.h"
 

@@ -1,5 +1,5 @@
-/* http_framing.c: makes the request that answers an HTTP message which can not be read, since its
- * framing is broken or a part of it is too long. */
+/* http_framing.c: chooses the error that answers an HTTP message whose framing is broken, or of
+ * which a part is too long. */
 #include "base/error.h"
 #include "proto/http/http_request.h"
 

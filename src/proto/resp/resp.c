@@ -368,6 +368,7 @@ void resp_write_bulk(struct buffer *out, struct slice text)
 	out->len += (size_t)(end - to);
 }
 
+/* Control characters become blanks, so that `text` can not forge another reply. */
 void resp_write_error(struct buffer *out, const char *code, struct slice text)
 {
 	char *to;

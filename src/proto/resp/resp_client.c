@@ -1,5 +1,5 @@
-/* resp_client.c: the commands by which a client logs in, names itself and sets its protocol: AUTH,
- * HELLO, SELECT, RESET and CLIENT. */
+/* resp_client.c: answers the commands by which a RESP client logs in, names itself and sets options
+ * of its connection: AUTH, HELLO, SELECT, RESET and CLIENT. */
 #include "proto/resp/resp_call.h"
 
 #include <limits.h>
