@@ -1,4 +1,11 @@
-/* limit.c: opens named limits, their identities, and local limits with a share of the quota. */
+/*
+ * limit.c: opens limits from their options, and makes two variants of limits. A *local limit* counts
+ * one server's share of the quota while the servers' common store is unavailable. The parameters of
+ * an *ad-hoc limit* come with the command (CL.THROTTLE).
+ *
+ * A limit's identity is a hash, and part of the hash of each key: limits of one identity share the
+ * counts of their keys.
+ */
 #include "engine/limit.h"
 
 #include <stdio.h>
@@ -16,8 +23,8 @@
 #define NAME_DEFAULT "default"
 
 /*
- * Fixed, so that every process and every run finds the same counts; the
- * table's secret comes on top when a key is hashed.
+ * Fixed, so that every process and every run finds the same counts. The hash of a key adds the
+ * table's secret.
  */
 static const struct hash_key identity_key = {UINT64_C(0x7765697220696465), UINT64_C(0x6e74697479203031)};
 
@@ -30,11 +37,11 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
                             const struct algo_limit *algo)
 {
 	char text[320];
-	bool aligned = algo->cache != NULL;
+	bool has_calendar = algo->cache != NULL;
 	uint64_t period = options->rate.period ? options->rate.period : 1;
 	int len;
 
-	if (aligned)
+	if (has_calendar)
 		len = snprintf(text, sizeof text, "%s\n%d\n%llu %d\n%s\n%d", name, (int)options->algorithm,
 		               (unsigned long long)period, (int)options->rate.unit,
 		               options->timezone ? options->timezone : "UTC", (int)options->week_start);
@@ -44,17 +51,17 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
 	return hash_bytes(&identity_key, text, (size_t)len);
 }
 
-static bool any(const uint64_t reserved[4])
+static bool any_is_set(const uint64_t reserved[4])
 {
 	return reserved[0] || reserved[1] || reserved[2] || reserved[3];
 }
 
 /* Whether the options of one algorithm, which may be NULL, have a reserved field set. */
-#define OWN_RESERVED(own) ((own) && any((own)->reserved))
+#define OWN_RESERVED(own) ((own) && any_is_set((own)->reserved))
 
 static bool has_reserved(const struct weir_limit_options *options)
 {
-	return any(options->reserved) || OWN_RESERVED(options->breaker) ||
+	return any_is_set(options->reserved) || OWN_RESERVED(options->breaker) ||
 	       OWN_RESERVED(options->throttle) || OWN_RESERVED(options->adaptive);
 }
 
@@ -82,34 +89,39 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	return WEIR_OK;
 }
 
+/* Whether the limit could ever grant the cost, on an unused key and after the longest wait. */
 bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t cost,
                        uint64_t earlier, uint64_t max_wait_ns)
 {
 	const struct algo_limit *algo = &limit->algo;
 	uint64_t units = u64_max(cost, 1); /* a cost of 0 asks whether 1 would pass */
-	uint64_t together = algo->algorithm->pays_later ? units : sat_add(units, earlier);
-	uint64_t wait_ns = max_wait_ns == WEIR_ZERO ? 0
-	                   : max_wait_ns == 0       ? ALGO_NEVER - 1
-	                                            : max_wait_ns;
+	uint64_t at_once = algo->algorithm->pays_later ? units : sat_add(units, earlier);
+	uint64_t patience_ns = max_wait_ns;
 
 	if (!algo_op_requests(op))
 		return true;
-	return together <= algo->quota && algo_least_wait_ns(algo, units, earlier) <= wait_ns;
+	if (max_wait_ns == WEIR_ZERO)
+		patience_ns = 0;
+	else if (max_wait_ns == 0) /* as long as the limit itself allows */
+		patience_ns = ALGO_NEVER - 1;
+	return at_once <= algo->quota && algo_least_wait_ns(algo, units, earlier) <= patience_ns;
 }
 
-/* Shares for one of `nodes` servers */
-
-static uint64_t share(uint64_t value, uint64_t nodes)
+/* One of `nodes` servers gets a share of each count, one unit at least. */
+static uint64_t share_of(uint64_t value, uint64_t nodes)
 {
 	return u64_max(1, value / nodes);
 }
 
-/* In which one of `nodes` servers grants one unit, where all together grant `count` a period. */
-static uint64_t lengthened(uint64_t period, uint64_t count, uint64_t nodes, uint64_t most)
+/*
+ * Returns the period in which one of `nodes` servers grants one unit, so that all grant `count` in
+ * `period`: period * nodes / count, at most `max_period`.
+ */
+static uint64_t period_of_one(uint64_t period, uint64_t count, uint64_t nodes, uint64_t max_period)
 {
 	u128 longer = ((u128)period * nodes + count - 1) / count;
 
-	return longer < most ? (uint64_t)longer : most;
+	return longer < max_period ? (uint64_t)longer : max_period;
 }
 
 /* A count below `nodes` has no share in whole units, so its period is lengthened. */
@@ -119,11 +131,11 @@ static void share_rate(struct weir_rate *rate, const struct weir_limit *origin, 
 		rate->count /= nodes;
 	else if (rate->count > 0)
 		*rate = (struct weir_rate){
-		    1, lengthened(origin->algo.period_ns, rate->count, nodes, ALGO_PERIOD_MAX_NS),
+		    1, period_of_one(origin->algo.period_ns, rate->count, nodes, ALGO_PERIOD_MAX_NS),
 		    WEIR_UNIT_NANOSECOND};
 }
 
-/* Each server has one unit at least. Times are not divided, except the period of the rate. */
+/* Divides the counts of `own` by `nodes`. Times are not divided, but a period may get longer. */
 static void share_options(struct weir_limit_options *own, const struct weir_limit *origin,
                           uint64_t nodes)
 {
@@ -132,19 +144,22 @@ static void share_options(struct weir_limit_options *own, const struct weir_limi
 
 	algorithm_resolve(&whole, &own_options);
 	if (whole.burst > 0)
-		own->burst = share(whole.burst, nodes);
+		own->burst = share_of(whole.burst, nodes);
 	if (own->max > 0)
-		own->max = share(own->max, nodes);
-	if (own->base > 0) /* the first of them counts in the rate, too */
+		own->max = share_of(own->max, nodes);
+	if (own->base > 0) /* one of these units counts in the rate, too, and is not divided */
 		own->base = 1 + (own->base - 1) / nodes;
 	share_rate(&own->rate, origin, nodes);
 	if (origin->algo.algorithm->divide)
 		origin->algo.algorithm->divide(own, &whole, nodes);
 }
 
-/* Keeps its counts apart from those of `origin`, and from those of a period of another length. */
-static void make_local(struct weir_limit *limit, const struct weir_limit *origin,
-                       struct store *store)
+/*
+ * Makes `limit` the local limit of `origin`. Its identity differs from that of `origin`, and from
+ * that of a local limit with another period, so that their counts stay apart.
+ */
+static void set_local_identity(struct weir_limit *limit, const struct weir_limit *origin,
+                               struct store *store)
 {
 	char suffix[32] = "local";
 	size_t len = sizeof "local";
@@ -168,12 +183,12 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 	share_options(&own, origin, nodes);
 	status = limit_init(limit, &own, error);
 	if (status == WEIR_OK) {
-		make_local(limit, origin, store);
+		set_local_identity(limit, origin, store);
 	} else if (error) {
-		struct weir_error why = *error;
+		struct weir_error cause = *error;
 
 		error_set(error, status, "limit for one of %llu nodes: %s", (unsigned long long)nodes,
-		          why.message);
+		          cause.message);
 	}
 	return status;
 }
@@ -222,20 +237,22 @@ void weir_seed(uint64_t seed)
 	prng_seed(seed);
 }
 
+/* Decides by a limit that denies a random share of requests: it has no states. */
 void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
                 struct weir_decision *decision)
 {
 	const struct algo_limit *algo = algo_current(&limit->algo);
 	struct algo_time time = {at.now_ns, 0};
-	struct algo_state none = {0};
+	struct algo_state no_state = {0};
 	struct algo_decision outcome;
 
 	if (algo_consumes(call))
 		call->draw = prng_next();
-	algo_step(algo, call, &time, &none, &outcome);
+	algo_step(algo, call, &time, &no_state, &outcome);
 	limit_fill_decision(limit, algo, &outcome, decision);
 }
 
+/* As limit_init_local, for an ad-hoc limit. */
 int limit_init_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
                            uint64_t nodes, struct store *store)
 {
@@ -244,18 +261,20 @@ int limit_init_adhoc_local(struct weir_limit *limit, const struct weir_limit *or
 
 	nodes = u64_max(1, nodes);
 	if (count < nodes)
-		period_s = lengthened(period_s, count, nodes, ALGO_PERIOD_MAX_NS / NS_PER_S);
-	status = limit_init_adhoc(limit, share(origin->algo.quota, nodes), share(count, nodes),
+		period_s = period_of_one(period_s, count, nodes, ALGO_PERIOD_MAX_NS / NS_PER_S);
+	status = limit_init_adhoc(limit, share_of(origin->algo.quota, nodes), share_of(count, nodes),
 	                          period_s, NULL);
-	make_local(limit, origin, store);
+	set_local_identity(limit, origin, store);
 	return status;
 }
 
+/* All ad-hoc limits share one identity, so a key keeps its count if the parameters change. */
 bool limit_is_adhoc(const struct weir_limit *limit)
 {
 	return limit->algo.identity == identity_key.k0;
 }
 
+/* Makes a token bucket of the parameters of a CL.THROTTLE command, without allocating. */
 int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                      struct weir_error *error)
 {
@@ -267,7 +286,7 @@ int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, u
 
 	if (burst < 1 || count < 1 || period_s < 1)
 		return error_set(error, WEIR_EINVAL, "expected burst, count and period of at least 1");
-	*limit = (struct weir_limit){.name = "CL.THROTTLE"}; /* which no other limit can have */
+	*limit = (struct weir_limit){.name = "CL.THROTTLE"}; /* no other limit can have this name */
 	status = algo_limit_init(&limit->algo, &options, error);
 	limit->algo.identity = identity_key.k0;
 	limit->algo.is_adhoc = true;

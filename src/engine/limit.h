@@ -1,4 +1,4 @@
-/* limit.h: struct weir_limit, and checks and decisions that need no state. */
+/* limit.h: declares a limit (struct weir_limit), and checks and decisions that need no state. */
 #ifndef ENGINE_LIMIT_H
 #define ENGINE_LIMIT_H
 
@@ -45,25 +45,24 @@ int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
 void limit_free(struct weir_limit *limit);
 
 /**
- * A limit from the parameters of CL.THROTTLE or THROTTLE, without allocating:
- * a token bucket of `burst`, `count` per `period_s` seconds. The counts of a key
- * survive a change of the parameters, as in redis-cell. 0, or ERANGE/EINVAL
- * with the reason in `error`.
+ * Makes an ad-hoc limit, from the parameters of CL.THROTTLE or THROTTLE, without allocating: a
+ * token bucket of `burst`, `count` per `period_s` seconds. The counts of a key survive a change of
+ * the parameters, as in redis-cell. Returns 0, or ERANGE/EINVAL with the reason in `error`.
  */
 int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                      struct weir_error *error);
 
 /**
- * Makes the local limit of such a limit, as limit_init_local does. Errors as limit_init_adhoc. It
- * needs no limit_free.
+ * Makes the local limit of an ad-hoc limit, as limit_init_local does. Errors as limit_init_adhoc.
+ * It needs no limit_free.
  */
 int limit_init_adhoc_local(struct weir_limit *limit, const struct weir_limit *origin,
                            uint64_t nodes, struct store *store);
 
-/** Whether it is such a limit. */
+/** Whether the limit is an ad-hoc one. */
 bool limit_is_adhoc(const struct weir_limit *limit);
 
-/** When a call is that gives a time, or WEIR_NOW. */
+/** Returns the time of a call: the time that the caller passed, or now if that is WEIR_NOW. */
 static inline struct moment limit_moment(const struct clock *clock, uint64_t now_ns,
                                          const struct weir_limit *limit)
 {
@@ -99,7 +98,10 @@ static inline int limit_check(const struct weir_limit *limit, enum algo_op op, s
 	return limit_cost_fits(limit, op, cost) ? WEIR_OK : WEIR_ECOST;
 }
 
-/** An outcome of `algo`, the limit's parameters or those that took over; no rule. */
+/**
+ * Fills in the decision from an outcome by `algo`, the limit's parameters or those of its
+ * successor. The decision names no rule.
+ */
 static inline void limit_fill_decision(const struct weir_limit *limit,
                                        const struct algo_limit *algo,
                                        const struct algo_decision *outcome,
@@ -123,7 +125,7 @@ static inline void limit_fill_decision(const struct weir_limit *limit,
 	       sizeof *decision - offsetof(struct weir_decision, degraded));
 }
 
-/** One step of a limit that draws, which no table has anything to say to. Sets the call's draw. */
+/** Decides by a limit that draws, which has no states in a table. Sets the call's draw. */
 void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct moment at,
                 struct weir_decision *decision);
 

@@ -16,9 +16,9 @@
 #include "wait/waitlist.h"
 
 /*
- * permits->reserved[0] has the generation of each charge (the number of the limit's parameters when
- * it was made), from the lowest bits on; reserved[1] has the server that granted the permit, if
- * servers share permits, or 0.
+ * permits->reserved[0] has the generation of each charge, from the lowest bits on: the number of the
+ * limit's parameters when it was made. If servers share permits, reserved[1] has the server that
+ * granted the permit.
  */
 #define GENERATION_BITS 4
 

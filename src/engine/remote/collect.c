@@ -1,4 +1,10 @@
-/* collect.c: submits the remote steps of a stage, and applies the results of their stores. */
+/*
+ * collect.c: runs the remote steps of a plan's stage, whose keys a remote store (Redis) has:
+ * submits them, and applies the results when the store has completed them.
+ *
+ * A store marks a charge as spent when a permit refunds it, so that no second refund succeeds. If
+ * servers share permits, a server *claims* a permit at the store before it refunds it.
+ */
 #include "engine/remote/collect.h"
 
 #include "engine/plan/permits.h"
@@ -39,9 +45,7 @@ static void handle_failure(const struct decision_context *context, struct plan *
 		decide_without_store(context, plan, step, decision);
 }
 
-/*
- * Whether the store marks the step's charge as refunded. A concurrency limit's entries need no
- * mark.
+/* Whether the store marks the step's charge as spent. A concurrency limit's entries need no mark.
  */
 static bool is_marked_at_store(const struct plan *plan, const struct plan_step *step)
 {
@@ -63,7 +67,7 @@ static void apply_result_of(const struct decision_context *context, struct plan 
 	struct plan_step *step = submitted->step;
 	struct weir_decision step_decision;
 
-	if (submitted->is_mark)
+	if (submitted->is_mark) /* it only decides whether the store withholds the step behind it */
 		return;
 	if (operation->status != WEIR_OK) {
 		handle_failure(context, plan, step, operation->status, decision);
@@ -77,7 +81,7 @@ static void apply_result_of(const struct decision_context *context, struct plan 
 /*
  * Drops the charges in memory of a permit that another request has claimed, or whose claim failed.
  */
-static void drop_shared(struct plan *plan)
+static void drop_charges_in_memory(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
 		plan->steps[i].charged &= plan->steps[i].remote;
@@ -90,15 +94,17 @@ static void drop_shared(struct plan *plan)
 static void collect_claim(const struct decision_context *context, struct plan *plan,
                           const struct store_operation *operation)
 {
-	bool foreign = plan->granting_server != context->own_server;
+	bool is_of_other_server = plan->granting_server != context->own_server;
+	bool is_taken =
+	    operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld);
 
 	plan->needs_claim = false;
-	if (operation->status == WEIR_OK && (!operation->outcome.allowed || operation->withheld)) {
-		drop_shared(plan);
-	} else if (!foreign) {
+	if (is_taken) {
+		drop_charges_in_memory(plan);
+	} else if (!is_of_other_server) {
 		permits_redeem_claimed(context, plan);
 	} else if (operation->status != WEIR_OK) {
-		drop_shared(plan);
+		drop_charges_in_memory(plan);
 		plan->status = (signed char)operation->status;
 	} else if (context->permit_claimed) {
 		context->permit_claimed(context->owner, plan);
@@ -144,14 +150,14 @@ static struct plan_step *find_claimed_step(struct plan *plan)
 	return NULL;
 }
 
-/* Whether the stage begins with a claim. */
-static bool has_claim(const struct plan *plan)
+/* Whether the stage must claim the permit before it refunds charges in memory. */
+static bool begins_with_claim(const struct plan *plan)
 {
 	return plan->needs_claim && plan->stage == PLAN_REFUND_PERMIT &&
 	       (algo_op_reports(plan->op) || plan->cost > 0);
 }
 
-static bool has_remote(const struct plan *plan)
+static bool has_remote_step(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
 		if (plan->steps[i].remote && stage_includes(plan, &plan->steps[i]))
@@ -159,7 +165,10 @@ static bool has_remote(const struct plan *plan)
 	return false;
 }
 
-/* Submits a claim. If it can't, the server that granted the permit decides by its memory. */
+/*
+ * Submits a claim. If that is impossible, handles it as a claim at a store that failed.
+ * `has_memory`: the operations of the stage have memory.
+ */
 static void submit_claim_or_decide(const struct decision_context *context, struct plan *plan,
                                    bool has_memory)
 {
@@ -180,13 +189,13 @@ static void submit_claim_or_decide(const struct decision_context *context, struc
 static bool submit_stage(const struct decision_context *context, struct plan *plan,
                          struct weir_decision *decision)
 {
-	bool together =
+	bool all_or_none =
 	    plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->steps_are_independent;
 	bool has_memory = submit_open(context, plan);
 	uint32_t n = plan->step_count;
 
 	plan->submitted = true;
-	if (has_claim(plan))
+	if (begins_with_claim(plan))
 		submit_claim_or_decide(context, plan, has_memory);
 	for (uint32_t i = 0; i < n; i++) {
 		struct plan_step *step = &plan->steps[stage_index(plan, i)];
@@ -200,18 +209,20 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 		if (has_memory && is_marked_at_store(plan, step))
 			submit_refund_by_permit(context, plan, step, &call);
 		else if (has_memory)
-			submit_step(context, plan, step, &call, together);
+			submit_step(context, plan, step, &call, all_or_none);
 		else
 			handle_failure(context, plan, step, WEIR_ENOMEM, decision);
 	}
 	return !has_memory || !submit_all(context, plan, decision);
 }
 
+/* Returns false as long as the store has not completed the steps: it is called again then. */
 bool remote_run_stage(const struct decision_context *context, struct plan *plan,
                       struct weir_decision *decision)
 {
-	if (!plan->submitted && (has_remote(plan) || has_claim(plan)) &&
-	    !submit_stage(context, plan, decision))
+	bool must_submit = !plan->submitted && (has_remote_step(plan) || begins_with_claim(plan));
+
+	if (must_submit && !submit_stage(context, plan, decision))
 		return false;
 	if (plan->submitted)
 		collect_results(context, plan, decision);

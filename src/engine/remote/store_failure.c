@@ -1,5 +1,7 @@
 /*
- * store_failure.c: decides steps whose store has failed: allows, denies, or moves them to memory.
+ * store_failure.c: decides steps whose remote store has failed, by the policy `on_store_failure`. It
+ * allows or denies them, or lets the limit's *local limit* decide: that counts in this server's
+ * memory and has a share of the quota.
  */
 #include "engine/remote/store_failure.h"
 
@@ -8,9 +10,12 @@
 #include "engine/plan/stage_steps.h"
 #include "wait/waitlist.h"
 
-/* Returns the local limit of the step's limit, or NULL. */
-static const struct weir_limit *open_local(const struct decision_context *context,
-                                           const struct plan_step *step)
+/*
+ * Returns the local limit of the step's limit, or NULL. That of an ad-hoc limit, whose parameters
+ * came with the command, is made only now.
+ */
+static const struct weir_limit *find_or_make_local(const struct decision_context *context,
+                                                   const struct plan_step *step)
 {
 	struct weir_limit *local = (struct weir_limit *)step->limit->local;
 
@@ -21,7 +26,7 @@ static const struct weir_limit *open_local(const struct decision_context *contex
 	return local;
 }
 
-/* As denial_earlier_charges, but counts steps that have moved to the local limit. */
+/* Returns the units that earlier steps, now moved to the local limit, charge to the step's key. */
 static uint64_t earlier_local_charges(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t charges = 0;
@@ -32,6 +37,7 @@ static uint64_t earlier_local_charges(const struct plan *plan, const struct plan
 	return sat_u64((u128)charges * plan->cost);
 }
 
+/* A local limit that could never grant the charges denies: RULES_CLOSED. */
 enum rules_failure failure_policy(const struct decision_context *context, const struct plan *plan,
                                   const struct plan_step *step)
 {
@@ -39,15 +45,18 @@ enum rules_failure failure_policy(const struct decision_context *context, const 
 	enum rules_failure policy = step->rule && step->rule->has_on_store_failure
 	                                ? step->rule->on_store_failure
 	                                : limit->on_store_failure;
-	const struct weir_limit *local = policy == RULES_LOCAL ? open_local(context, step) : NULL;
+	const struct weir_limit *local;
 
-	if (policy == RULES_LOCAL &&
-	    !(local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost,
-	                                 earlier_local_charges(plan, step), plan->max_wait_ns)))
-		return RULES_CLOSED;
-	return policy;
+	if (policy != RULES_LOCAL)
+		return policy;
+	local = find_or_make_local(context, step);
+	return local && limit_could_grant(local, ALGO_ACQUIRE, plan->cost,
+	                                  earlier_local_charges(plan, step), plan->max_wait_ns)
+	           ? RULES_LOCAL
+	           : RULES_CLOSED;
 }
 
+/* Makes the step one of another limit: of the local limit, or back of the limit at the store. */
 void failure_move_step(const struct weir_table *table, struct plan_step *step,
                        const struct weir_limit *limit)
 {
@@ -61,6 +70,7 @@ void failure_move_step(const struct weir_table *table, struct plan_step *step,
 	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
 }
 
+/* Allows or denies a step without its store, and without a charge. */
 void failure_decide(const struct plan_step *step, bool allowed, struct weir_decision *decision)
 {
 	const struct algo_limit *algo = algo_current(&step->limit->algo);
@@ -83,6 +93,7 @@ static bool was_decided_by_policy(const struct plan_step *step)
 }
 
 /*
+ * Marks the decision as degraded if a policy decided it, and sets the reasons of such steps.
  * An allowed request is degraded if any of its steps is. WEIR_REASON_STORE_OPEN takes precedence
  * over WEIR_REASON_STORE_LOCAL, because it counts nothing. A denied request is degraded only if the
  * step that denies it is.
@@ -115,7 +126,7 @@ void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
 
 void failure_reset_local(const struct decision_context *context, const struct plan_step *step)
 {
-	const struct weir_limit *local = open_local(context, step);
+	const struct weir_limit *local = find_or_make_local(context, step);
 	struct plan_step moved = *step;
 	struct weir_decision ignored;
 
@@ -132,6 +143,7 @@ void failure_reset_local(const struct decision_context *context, const struct pl
 	waitlist_wake(&context->table->waiting, moved.key.hash);
 }
 
+/* Before a plan tries again: its steps go to their stores again, which may have recovered. */
 void failure_move_steps_back(const struct weir_table *table, struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count && algo_op_requests(plan->op); i++)

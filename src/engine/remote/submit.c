@@ -1,5 +1,9 @@
 /*
- * submit.c: makes operations of a plan's steps at remote stores, with marks for refunds by permit.
+ * submit.c: makes operations of a plan's steps at remote stores, and submits them in lists, of
+ * which a store performs each in order.
+ *
+ * A refund by permit goes in a list behind a *mark*: the store makes the mark once only, and
+ * withholds the refund if it exists already.
  */
 #include "engine/remote/submit.h"
 
@@ -9,8 +13,8 @@
 #include "base/number.h"
 #include "engine/plan/permits.h"
 
-#define NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
-#define LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
+#define MARK_NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
+#define MARK_LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
 #define SPARES_MAX 2048
 
 /*
@@ -20,7 +24,7 @@
  */
 struct mark {
 	struct algo_limit limit;
-	char name[NAME_SIZE];
+	char name[MARK_NAME_SIZE];
 };
 
 struct submission {
@@ -37,12 +41,16 @@ struct submission {
 	struct submitted steps[];
 };
 
-/* Release and acquire: the thread that ends the last operation sees the results of all. */
+/*
+ * Returns true for the last of the operations. Release and acquire: the thread that ends it sees
+ * the results of all.
+ */
 static bool end_operation(struct submission *submission)
 {
 	return __atomic_sub_fetch(&submission->pending, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
+/* The stores call this, from any thread, when an operation is completed. */
 static void complete(struct store_operation *operation)
 {
 	struct submission *submission = ((struct submitted *)operation)->submission;
@@ -52,20 +60,20 @@ static void complete(struct store_operation *operation)
 }
 
 /* A refund by permit may need a mark for each step, which is an operation of its own. */
-static bool is_by_permit(const struct plan *plan)
+static bool refunds_by_permit(const struct plan *plan)
 {
 	return algo_op_releases(plan->op) && plan->permit.id != 0;
 }
 
 static size_t operation_capacity(const struct plan *plan)
 {
-	return is_by_permit(plan) ? 2 * (size_t)plan->step_count : plan->step_count;
+	return refunds_by_permit(plan) ? 2 * (size_t)plan->step_count : plan->step_count;
 }
 
 size_t submit_size(const struct plan *plan)
 {
 	return sizeof(struct submission) + operation_capacity(plan) * sizeof(struct submitted) +
-	       (is_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
+	       (refunds_by_permit(plan) ? plan->step_count * sizeof(struct mark) : 0);
 }
 
 /* Most plans have one step, and an iteration has many plans, so their memory is reused. */
@@ -86,6 +94,7 @@ static struct submission *reuse_or_allocate(const struct decision_context *conte
 	return submission;
 }
 
+/* Gives the plan an empty submission. Returns false if there is no memory. */
 bool submit_open(const struct decision_context *context, struct plan *plan)
 {
 	struct submission *submission = plan->submission;
@@ -104,7 +113,7 @@ bool submit_open(const struct decision_context *context, struct plan *plan)
 	return true;
 }
 
-/* Returns the last operation of a store's list, or NULL. */
+/* Returns the last operation of the store's common list, to append another, or NULL. */
 static struct submitted *last_of_list(struct submission *submission, const struct store *store)
 {
 	for (uint32_t i = submission->count; i > 0; i--) {
@@ -116,10 +125,14 @@ static struct submitted *last_of_list(struct submission *submission, const struc
 	return NULL;
 }
 
-/* Appends an operation behind `before`, or as the first of a list if that is NULL. */
+/*
+ * Appends an operation for the step to the list whose last operation is `before`, or begins a list
+ * if that is NULL. `all_or_none`: the store charges nothing of a list of which an operation is
+ * denied.
+ */
 static struct submitted *append_operation(const struct decision_context *context, struct plan *plan,
                                           struct plan_step *step, const struct algo_call *call,
-                                          struct submitted *before, bool together)
+                                          struct submitted *before, bool all_or_none)
 {
 	struct submission *submission = plan->submission;
 	struct store *store = engine_remote_store(context->table, step->limit);
@@ -130,7 +143,7 @@ static struct submitted *append_operation(const struct decision_context *context
 	                           context->at},
 	                  .limit_name = step->limit->name,
 	                  .key_name = step->key_name,
-	                  .is_all_or_nothing = together && before,
+	                  .is_all_or_nothing = all_or_none && before,
 	                  .explains_denial = plan->stage == PLAN_EXPLAIN && !plan->decides_every_step,
 	                  .skips_denial_cache = plan->stage == PLAN_EXPLAIN_SHADOWED,
 	                  .done = complete},
@@ -140,17 +153,17 @@ static struct submitted *append_operation(const struct decision_context *context
 	};
 	if (before) {
 		before->operation.next = &submitted->operation;
-		before->operation.is_all_or_nothing = together;
+		before->operation.is_all_or_nothing = all_or_none;
 	}
 	return submitted;
 }
 
 void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
-                 const struct algo_call *call, bool together)
+                 const struct algo_call *call, bool all_or_none)
 {
 	struct store *store = engine_remote_store(context->table, step->limit);
 
-	append_operation(context, plan, step, call, last_of_list(plan->submission, store), together);
+	append_operation(context, plan, step, call, last_of_list(plan->submission, store), all_or_none);
 }
 
 /*
@@ -159,16 +172,17 @@ void submit_step(const struct decision_context *context, struct plan *plan, stru
  */
 static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
 {
-	uint64_t before = 0;
+	uint64_t earlier_charges = 0;
 
 	for (const struct plan_step *other = plan->steps; other < step; other++)
-		before += other->limit == step->limit && other->key.hash == step->key.hash;
-	return plan->permit.id ^ before * UINT64_C(0x9e3779b97f4a7c15);
+		earlier_charges += other->limit == step->limit && other->key.hash == step->key.hash;
+	return plan->permit.id ^ earlier_charges * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 /*
- * Opens the mark of a charge. It lives until the charge ends, and longer by the difference that
- * clocks may have (PERMITS_CLOCKS_NS), or by the limit's longest state if that is less.
+ * Makes the mark of a charge. Returns false if the limit is impossible. The mark lives until the
+ * charge ends, and longer by the difference that clocks may have (PERMITS_CLOCKS_NS), or by the
+ * limit's longest state if that is less.
  */
 static bool open_mark(const struct decision_context *context, const struct plan_step *step,
                       uint64_t id, struct mark *mark)
@@ -179,30 +193,32 @@ static bool open_mark(const struct decision_context *context, const struct plan_
 	uint64_t life_ns =
 	    sat_sub(step->charge_ends_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
-	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, LIFE_MAX_S), WEIR_UNIT_SECOND}};
+	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, MARK_LIFE_MAX_S), WEIR_UNIT_SECOND}};
 
 	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
 		return false;
-	mark->limit.is_adhoc = true; /* its value does not say how long it lives */
+	mark->limit.is_adhoc = true; /* its value does not say its period: each call has another */
 	mark->limit.identity = limit->identity ^ id;
 	snprintf(mark->name, sizeof mark->name, "%s:spent:%016llx", step->limit->name,
 	         (unsigned long long)id);
 	return true;
 }
 
+/* Submits the mark of a charge, then its refund, which the store performs only if the mark passes.
+ */
 void submit_refund_by_permit(const struct decision_context *context, struct plan *plan,
                              struct plan_step *step, const struct algo_call *call)
 {
 	struct submission *submission = plan->submission;
 	struct mark *mark = &submission->marks[submission->mark_count++];
 	bool spends = call->cost > 0 || permits_spend_other_charges(plan);
-	struct algo_call once = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
+	struct algo_call mark_call = {spends ? ALGO_ACQUIRE : ALGO_PEEK, 1};
 	uint64_t id = mark_id(plan, step);
 	struct submitted *submitted;
 
 	if (!open_mark(context, step, id, mark))
 		return;
-	submitted = append_operation(context, plan, step, &once, NULL, false);
+	submitted = append_operation(context, plan, step, &mark_call, NULL, false);
 	submitted->is_mark = submitted->has_own_list = true;
 	submitted->operation.step.limit = &mark->limit;
 	submitted->operation.step.key.hash ^= id;
@@ -239,6 +255,7 @@ bool submit_claim(const struct decision_context *context, struct plan *plan, str
 	return true;
 }
 
+/* Returns true if a store will complete the operations later, and false if all are completed. */
 bool submit_all(const struct decision_context *context, struct plan *plan,
                 const struct weir_decision *decision)
 {
@@ -261,6 +278,7 @@ void submit_decision(const struct plan *plan, struct weir_decision *decision)
 	*decision = plan->submission->decision;
 }
 
+/* Returns the number of completed operations, which it removes from the submission. */
 size_t submit_results(struct plan *plan, struct submitted **results)
 {
 	struct submission *submission = plan->submission;

@@ -21,10 +21,11 @@ size_t submit_size(const struct plan *plan);
 bool submit_open(const struct decision_context *context, struct plan *plan);
 
 /**
- * Appends an operation for a step to the list of its store. `together`: all or nothing in the list.
+ * Appends an operation for a step to the list of its store. `all_or_none`: if the store denies an
+ * operation of the list, it charges none.
  */
 void submit_step(const struct decision_context *context, struct plan *plan, struct plan_step *step,
-                 const struct algo_call *call, bool together);
+                 const struct algo_call *call, bool all_or_none);
 
 /**
  * Appends a refund by the plan's permit, in a list of its own, which the store withholds if the

@@ -1,4 +1,10 @@
-/* compile_engine.c: compiles a configuration: opens its limits and indexes its rules. */
+/*
+ * compile_engine.c: compiles a configuration into an engine: opens its limits, and indexes its
+ * rules by name and by the values that they match.
+ *
+ * A limit at a remote store (Redis) also gets a *local limit*, which counts in this server's memory
+ * while the store is unavailable.
+ */
 #include "engine/rules/compiled.h"
 
 #include <stdalign.h>
@@ -13,7 +19,8 @@
 #include "base/text/store_url.h"
 #include "store/caller.h"
 
-/* Gives a limit in memory its generation there, and a remote limit its local limit. */
+/* Assigns the number of its parameters to a limit in memory, and opens a remote limit's local one.
+ */
 static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit,
                             const struct rules_limit *from, struct weir_error *error)
 {
@@ -38,6 +45,7 @@ static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit
 	return WEIR_OK;
 }
 
+/* Opens a limit in place. An error gets the line of the limit in the rule file. */
 static int open_limit(struct weir_engine *engine, struct weir_limit *limit, struct store *store,
                       const struct rules_limit *from, struct weir_error *error)
 {
@@ -73,8 +81,8 @@ static int open_limits(struct weir_engine *engine, struct store *const *stores,
 	return status;
 }
 
-/* All that count: those of the file, and behind them the locals. */
-static struct weir_limit *counted_limit(const struct weir_engine *engine, size_t number)
+/* Returns a limit by its number: first those of the configuration, then the local ones. */
+static struct weir_limit *limit_or_local(const struct weir_engine *engine, size_t number)
 {
 	return number < engine->limit_count ? &engine->limits[number]
 	                                    : &engine->locals[number - engine->limit_count];
@@ -95,7 +103,7 @@ static uint64_t hash_name(const struct weir_engine *engine, struct slice name)
 	return store_hash(engine->table->store, 0, name.data, name.len);
 }
 
-/* Returns false if there is no memory. */
+/* Maps a name to the number of a limit or rule. Returns false if there is no memory. */
 static bool add_name(const struct weir_engine *engine, struct map *names, const char *name,
                      size_t number)
 {
@@ -122,7 +130,7 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 	for (size_t i = 0; i < engine->limit_count && has_memory; i++)
 		has_memory = add_name(engine, &engine->limit_names, engine->limits[i].name, i);
 	for (size_t i = 0; i < engine->limit_count + engine->local_count && has_memory; i++) {
-		struct weir_limit *limit = counted_limit(engine, i);
+		struct weir_limit *limit = limit_or_local(engine, i);
 		struct by_identity *entry = map_add(&engine->identities, limit->algo.identity);
 
 		has_memory = entry;
@@ -132,6 +140,7 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 	return has_memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
+/* Finds the attributes of which a rule's key is made. Returns false if there is no memory. */
 static bool compile_key(struct weir_engine *engine, size_t number)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
@@ -146,6 +155,7 @@ static bool compile_key(struct weir_engine *engine, size_t number)
 	return key->attributes != NULL;
 }
 
+/* Maps the names of rules, and opens the limit of rules that deny by themselves. */
 static int index_rules(struct weir_engine *engine, struct weir_error *error)
 {
 	const struct weir_config *config = engine->config;
@@ -181,16 +191,16 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* Room for the keys of all limits, or of none: last, since tables that are made stay. */
+/* Reserves space for the keys of all limits in memory: last, since reserved tables stay. */
 static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
 {
-	size_t counted = engine->limit_count + engine->local_count, n = 0;
-	const struct algo_limit **limits = arena_array(&engine->arena, counted, sizeof *limits);
+	size_t count = engine->limit_count + engine->local_count, n = 0;
+	const struct algo_limit **limits = arena_array(&engine->arena, count, sizeof *limits);
 
 	if (!limits)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	for (size_t i = 0; i < counted; i++) {
-		const struct weir_limit *limit = counted_limit(engine, i);
+	for (size_t i = 0; i < count; i++) {
+		const struct weir_limit *limit = limit_or_local(engine, i);
 
 		if (!engine_remote_store(engine->table, limit))
 			limits[n++] = &limit->algo;
@@ -226,7 +236,8 @@ int engine_open(const struct weir_config *config, struct weir_table *table,
 	return WEIR_OK;
 }
 
-/* Whether a URL is that store's, whose name has no password. */
+/* Whether the URL is that of the table's store. The store's name is its URL without the password.
+ */
 static bool is_url_of(const struct store_caller *caller, const char *url)
 {
 	char *shown = caller ? malloc(strlen(url) + 1) : NULL;
@@ -240,7 +251,10 @@ static bool is_url_of(const struct store_caller *caller, const char *url)
 	return is_same;
 }
 
-/* The store that a limit names, of those that a table of the library has, or NULL. */
+/*
+ * Finds the store that a limit of the library names: the table's memory, or NULL for the table's
+ * usual store. A table has no other.
+ */
 static int find_limit_store(const struct weir_table *table, const struct rules_limit *limit,
                             struct store **out, struct weir_error *error)
 {
@@ -279,7 +293,7 @@ void weir_engine_close(weir_engine *engine)
 	if (!engine)
 		return;
 	for (size_t i = 0; i < engine->limit_count + engine->local_count; i++)
-		limit_free(counted_limit(engine, i));
+		limit_free(limit_or_local(engine, i));
 	if (engine->has_deny_all_limit)
 		limit_free(&engine->deny_all_limit);
 	map_free(&engine->limit_names);
@@ -296,16 +310,17 @@ struct weir_limit *engine_find_limit(const struct weir_engine *engine, uint64_t 
 	return entry ? entry->limit : NULL;
 }
 
-/* A limit that has moved to another store begins anew there. */
+/* Lets limits of `next` take over counts by identity, unless the limit has moved to another store.
+ */
 void engine_succeed(struct weir_engine *engine, struct weir_engine *next)
 {
 	for (size_t i = 0; i < next->limit_count + next->local_count; i++) {
-		struct weir_limit *now = counted_limit(next, i);
-		struct weir_limit *limit = engine_find_limit(engine, now->algo.identity);
+		struct weir_limit *successor = limit_or_local(next, i);
+		struct weir_limit *limit = engine_find_limit(engine, successor->algo.identity);
 
-		if (limit &&
-		    engine_remote_store(engine->table, limit) == engine_remote_store(next->table, now))
-			algo_hand_over(&limit->algo, &now->algo);
+		if (limit && engine_remote_store(engine->table, limit) ==
+		                 engine_remote_store(next->table, successor))
+			algo_hand_over(&limit->algo, &successor->algo);
 	}
 }
 
@@ -324,6 +339,7 @@ const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_
 	return &engine->limits[index];
 }
 
+/* The index of a local limit is that of the limit that it replaces. */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
 {
 	const struct weir_limit *own = limit->origin ? limit->origin : limit;

@@ -21,7 +21,7 @@ struct weir_engine {
 	size_t local_count;
 	struct map limit_names, rule_names; /* the indexes of limits and rules by name */
 	struct map identities;        /* limits and locals by identity, which is a hash */
-	struct weir_limit deny_all_limit; /* denies all: of rules that answer by themselves */
+	struct weir_limit deny_all_limit; /* denies all: for rules that deny without a limit */
 	bool has_deny_all_limit;
 	struct match *match;
 	int ip_attribute;           /* the attribute of that name, by number, or -1 */

@@ -1,4 +1,9 @@
-/* prepare_rules.c: prepares the plan of a request by the rules that apply to its attributes. */
+/*
+ * prepare_rules.c: prepares the plan of a request: finds the rules that apply to its attributes,
+ * and adds a step for each of their limits, on the key that the rule makes of the attributes.
+ *
+ * Rules have numbers in the order of the configuration.
+ */
 #include <string.h>
 
 #include "base/number.h"
@@ -23,16 +28,17 @@ struct rule_request {
 	uint64_t sufficient_quota; /* see sufficient_quota */
 };
 
-/* Whether the request may use all limits of a rule: WEIR_OK or WEIR_EPERM. */
-static int check_limits_permitted(const struct rule_request *request, size_t number,
+/* Returns EPERM, and sets the limit, if the request may not use one of the rule's limits. */
+static int check_limits_permitted(const struct rule_request *request, size_t rule_number,
                                   struct plan *plan)
 {
-	const struct rules_rule *rule = &request->engine->config->rules[number];
+	const struct rules_rule *rule = &request->engine->config->rules[rule_number];
 
 	for (size_t i = 0; i < rule->limit_count; i++) {
 		size_t limit = rule->limits[i];
+		bool is_permitted = request->permitted[limit / 64] >> limit % 64 & 1;
 
-		if (!(request->permitted[limit / 64] >> limit % 64 & 1)) {
+		if (!is_permitted) {
 			plan->direct_step.limit = &request->engine->limits[limit];
 			return WEIR_EPERM;
 		}
@@ -41,15 +47,16 @@ static int check_limits_permitted(const struct rule_request *request, size_t num
 }
 
 /*
- * The part of an attribute that goes into a rule's key: its value, or the network of an IPv6
- * address, since a client that has one address has all of its network. Its data is NULL if there is
- * no memory.
+ * Returns the part of an attribute that goes into a rule's key: its value, or the network of an
+ * IPv6 address, since a client that has one address has all of its network. Its data is NULL if
+ * there is no memory.
  */
 static struct slice key_value(const struct rule_request *request, const struct rules_rule *rule,
                               int attribute)
 {
 	struct match_value *value = &request->values[attribute];
 	char *network;
+	size_t len;
 
 	if (value->text.len == 0)
 		return SLICE("");
@@ -58,22 +65,22 @@ static struct slice key_value(const struct rule_request *request, const struct r
 	    !memchr(value->text.data, ':', value->text.len) || !match_is_ip(value))
 		return value->text;
 	network = arena_alloc(request->arena, IP_TEXT_MAX);
-	return (struct slice){
-	    network,
-	    network ? ip_format_network(&value->ip, ipv6_prefix(request->engine->config, rule), network)
-	            : 0};
+	if (!network)
+		return (struct slice){0};
+	len = ip_format_network(&value->ip, ipv6_prefix(request->engine->config, rule), network);
+	return (struct slice){network, len};
 }
 
 /*
- * The key of a rule: the value of one attribute as it is, of several each with its length
- * before it, so that no two lists of values look alike. An absent attribute counts as an
- * empty value. Its data is NULL if there is no memory.
+ * Makes the key of a rule: the value of one attribute as it is; the values of several attributes
+ * each with its length before it, so that no two lists of values look alike. An absent attribute
+ * counts as an empty value. Its data is NULL if there is no memory.
  */
-static struct slice make_key(const struct rule_request *request, size_t number)
+static struct slice make_key(const struct rule_request *request, size_t rule_number)
 {
-	const struct rules_rule *rule = &request->engine->config->rules[number];
-	const int *attributes = request->engine->rule_keys[number].attributes;
-	size_t size = IP_TEXT_MAX; /* a network's text may be longer than the address's */
+	const struct rules_rule *rule = &request->engine->config->rules[rule_number];
+	const int *attributes = request->engine->rule_keys[rule_number].attributes;
+	size_t size = IP_TEXT_MAX; /* a network's text may be longer than its address */
 	char *key, *end;
 
 	if (rule->key_count == 0)
@@ -104,13 +111,19 @@ static struct store_key step_key_of(const struct weir_table *table, const struct
 	return store_key(table->store, &limit->algo, hash);
 }
 
-/* The quota with which any limit could grant all charges of a plan of so many steps. */
+/*
+ * Returns a quota with which a limit could surely grant all charges of the plan to one key: such
+ * limits need no check by could_grant.
+ */
 static uint64_t sufficient_quota(const struct plan *plan, size_t steps)
 {
 	return plan->max_wait_ns != 0 ? UINT64_MAX : sat_u64((u128)u64_max(plan->cost, 1) * steps);
 }
 
-/* Whether the limit of the last step could ever grant what the request charges its key so far. */
+/*
+ * Whether the step's limit could ever grant what the plan charges to its key so far. If not, sets
+ * in the plan the limit and this sum, for the message of ECOST.
+ */
 __attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
                                                         const struct plan_step *step)
 {
@@ -123,12 +136,13 @@ __attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
 	return false;
 }
 
-/* Adds a step of a rule that applies. */
-static int add_step(const struct rule_request *request, size_t number,
+/* Adds a step for a limit of a rule that applies. Returns ECOST if the limit could never grant it.
+ */
+static int add_step(const struct rule_request *request, size_t rule_number,
                     const struct weir_limit *limit, struct slice key, struct plan *plan)
 {
 	const struct weir_engine *engine = request->engine;
-	const struct rules_rule *rule = &engine->config->rules[number];
+	const struct rules_rule *rule = &engine->config->rules[rule_number];
 	struct plan_step *step = &plan->steps[plan->step_count++];
 
 	*step = (struct plan_step){
@@ -137,7 +151,7 @@ static int add_step(const struct rule_request *request, size_t number,
 	    .key = step_key_of(engine->table, limit, key),
 	    .key_name = key,
 	    .shadow = rule->mode == RULES_SHADOW,
-	    .key_is_secret = engine->rule_keys[number].is_secret,
+	    .key_is_secret = engine->rule_keys[rule_number].is_secret,
 	    .remote = engine_remote_store(engine->table, limit) != NULL,
 	    .priority = rule->has_priority ? (uint8_t)rule->priority : request->priority,
 	};
@@ -147,12 +161,12 @@ static int add_step(const struct rule_request *request, size_t number,
 	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
 }
 
-/* Adds the steps that a rule which applies asks for. */
-static int add_steps(const struct rule_request *request, size_t number, struct plan *plan)
+/* Adds a step for each limit of a rule that applies. */
+static int add_steps(const struct rule_request *request, size_t rule_number, struct plan *plan)
 {
 	const struct weir_engine *engine = request->engine;
-	const struct rules_rule *rule = &engine->config->rules[number];
-	struct slice key = make_key(request, number);
+	const struct rules_rule *rule = &engine->config->rules[rule_number];
+	struct slice key = make_key(request, rule_number);
 	int status = WEIR_OK;
 
 	if (!key.data)
@@ -162,7 +176,7 @@ static int add_steps(const struct rule_request *request, size_t number, struct p
 		return WEIR_ELONG;
 	}
 	for (size_t i = 0; i < rule->limit_count && status == WEIR_OK; i++)
-		status = add_step(request, number, &engine->limits[rule->limits[i]], key, plan);
+		status = add_step(request, rule_number, &engine->limits[rule->limits[i]], key, plan);
 	return status;
 }
 
@@ -175,11 +189,10 @@ static bool has_enforced(const struct plan *plan)
 }
 
 /*
- * Where the order of rules decides, a rule above the last step, which could never be granted, may
- * decide before it: then the plan ends in front of that step. Returns WEIR_ECOST if no
- * rule is above it.
+ * If the first refusal decides, and the limit of the last step could never grant its cost: removes
+ * this step, because a rule before it may decide. Returns ECOST if no enforced step is before it.
  */
-static int end_before_last(struct plan *plan)
+static int drop_impossible_step(struct plan *plan)
 {
 	plan->step_count--;
 	plan->cost_exceeds_limit = true;
@@ -193,12 +206,13 @@ static bool find_rules(const struct rule_request *request, struct match_found *f
 	       match_rules(request->engine->match, request->values, request->arena, found);
 }
 
+/* Whether the rule allows or denies all requests that it applies to, without limits. */
 static bool answers_by_itself(const struct rules_rule *rule)
 {
 	return rule->answer != RULES_BY_LIMITS && rule->limit_count == 0 && rule->mode == RULES_ENFORCE;
 }
 
-/* Whether a rule that applies has steps in a plan of each. `each` is NULL in any other plan. */
+/* Whether the operation uses the rule. It is NULL in plans that decide a request: these use all. */
 static inline bool uses_rule(const struct engine_rule_operation *operation,
                              const struct rules_rule *rule)
 {
@@ -207,7 +221,7 @@ static inline bool uses_rule(const struct engine_rule_operation *operation,
 	return !operation || operation->feedback == 0 || rule->feedback[operation->feedback - 1] > 0;
 }
 
-/* Whether a rule that answers by itself becomes a refused step, in plans of rule operations. */
+/* Whether a rule that denies without limits becomes a refused step of the operation's plan. */
 static inline bool has_refused_step(const struct engine_rule_operation *operation,
                                     const struct rules_rule *rule)
 {
@@ -223,19 +237,19 @@ static inline int add_rules(struct rule_request *request, const struct match_fou
 {
 	const struct rules_rule *rules = request->engine->config->rules;
 	int status = WEIR_OK;
-	size_t most = 0;
+	size_t step_capacity = 0;
 
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		most += rules[found->rules[i]].limit_count + (operation != NULL);
+		step_capacity += rules[found->rules[i]].limit_count + (operation != NULL);
 		if (request->permitted && uses_rule(operation, &rules[found->rules[i]]))
 			status = check_limits_permitted(request, found->rules[i], plan);
 	}
 	if (status != WEIR_OK)
 		return status;
-	plan->steps = arena_array(request->arena, most, sizeof *plan->steps);
+	plan->steps = arena_array(request->arena, step_capacity, sizeof *plan->steps);
 	if (!plan->steps)
 		return WEIR_ENOMEM;
-	request->sufficient_quota = sufficient_quota(plan, most);
+	request->sufficient_quota = sufficient_quota(plan, step_capacity);
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const struct rules_rule *rule = &rules[found->rules[i]];
 
@@ -248,6 +262,10 @@ static inline int add_rules(struct rule_request *request, const struct match_fou
 	return status;
 }
 
+/*
+ * Adds the steps of all rules that apply, or, up to the first rule that answers without limits, of
+ * those before it.
+ */
 static int prepare_matching_rules(struct rule_request *request, struct plan *plan)
 {
 	const struct weir_config *config = request->engine->config;
@@ -265,7 +283,7 @@ static int prepare_matching_rules(struct rule_request *request, struct plan *pla
 		return WEIR_OK;
 	status = add_rules(request, &found, count, NULL, plan);
 	if (__builtin_expect(status == WEIR_ECOST && plan->first_refusal_decides, 0))
-		return end_before_last(plan);
+		return drop_impossible_step(plan);
 	return status;
 }
 
