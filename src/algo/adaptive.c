@@ -20,10 +20,8 @@ static const struct word method_words[] = {
     {"vegas", WEIR_METHOD_VEGAS}, {"aimd", WEIR_METHOD_AIMD},
     {"bbr", WEIR_METHOD_BBR},     {0}};
 
-/*
- * The bounds from the options, or, where they are missing, the method's, widened to fit the
- * options.
- */
+/* Returns the bounds that the options set; the method's, widened to fit these, replace missing
+ * ones. */
 static struct adaptive_bounds bounds_of(const struct weir_limit_options *options)
 {
 	const struct weir_adaptive_options *own = options->adaptive;
@@ -41,6 +39,7 @@ static struct adaptive_bounds bounds_of(const struct weir_limit_options *options
 	return bounds;
 }
 
+/* Sets the parameters of permits in flight, and checks that the bounds fit together. */
 static int init_adaptive(struct algo_limit *limit, const struct weir_limit_options *options,
                          struct weir_error *error)
 {

@@ -1,4 +1,9 @@
-/* algorithm.c: holds the list of algorithms, and checks and completes options by it. */
+/*
+ * algorithm.c: holds the list of algorithms, and uses their descriptions to check the options of a
+ * limit and to fill in defaults.
+ *
+ * Some algorithms have *own options*, a struct of their own that the options of the limit point to.
+ */
 #include "algo/algorithm.h"
 
 #include <string.h>
@@ -35,9 +40,9 @@ const struct algorithm *algorithm_listed(size_t index)
 	return index < sizeof in_order / sizeof *in_order ? in_order[index] : NULL;
 }
 
-/* The algorithm's parameter in the same field as another one's, or NULL. */
-static const struct algo_parameter *counterpart(const struct algorithm *algorithm,
-                                                const struct algo_parameter *parameter)
+/* Returns the algorithm's own parameter for the field of another algorithm's parameter, or NULL. */
+static const struct algo_parameter *parameter_of_field(const struct algorithm *algorithm,
+                                                       const struct algo_parameter *parameter)
 {
 	for (const struct algo_parameter *own = algorithm->parameters; own->name; own++)
 		if (own->offset == parameter->offset && own->own == parameter->own)
@@ -53,7 +58,7 @@ static int refuse_parameter(const struct algo_parameter *parameter, const struct
 	char names[PARAMETER_NAMES_MAX] = "";
 
 	for (unsigned i = 0; (algorithm = algorithm_of(i)); i++)
-		if (counterpart(algorithm, parameter))
+		if (parameter_of_field(algorithm, parameter))
 			parameter_add_name(names, algorithm->name);
 	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found with %s",
 	                 parameter->name, names, found->name);
@@ -72,12 +77,13 @@ static int check_foreign(const struct algorithm *algorithm,
 		for (const struct algo_parameter *parameter = other->parameters; parameter->name;
 		     parameter++)
 			if (!parameter->own && parameter_is_given(parameter, options) &&
-			    !counterpart(algorithm, parameter))
+			    !parameter_of_field(algorithm, parameter))
 				return refuse_parameter(parameter, algorithm, error);
 	}
 	return WEIR_OK;
 }
 
+/* Returns an error for the first option that the algorithm does not have or allow. */
 int algorithm_check(const struct weir_limit_options *options, struct weir_error *error)
 {
 	const struct algorithm *algorithm = algorithm_of(options->algorithm);
@@ -93,7 +99,10 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
-/* Fills in own options from the preset, unless `given` has a value or refuses the parameter. */
+/*
+ * Fills in own options from the preset (a set of values under one name), unless `given` has a value
+ * or refuses the parameter.
+ */
 static void resolve_preset(const struct algorithm *algorithm,
                            const struct weir_limit_options *given,
                            struct weir_limit_options *options)
@@ -109,6 +118,7 @@ static void resolve_preset(const struct algorithm *algorithm,
 			       parameter->size);
 }
 
+/* Completes the options. The algorithm's own options are copied to `own`, and completed there. */
 void algorithm_resolve(struct weir_limit_options *options, union algo_own *own)
 {
 	const struct algorithm *algorithm = algorithm_of(options->algorithm);

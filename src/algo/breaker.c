@@ -26,8 +26,10 @@ static const struct word judge_words[] = {{"no", 0}, {"yes", 1}, {0}};
 /* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
 	struct weir_breaker_options options;
-	uint32_t parts;
-	bool finished_only, together, refusals_fail;
+	uint32_t parts;     /* of the window of time */
+	bool finished_only; /* the window's current part does not count yet */
+	bool judges_probes_together;
+	bool refusals_fail; /* a request that max_concurrent denies counts as failed */
 } presets[] = {
     [WEIR_BREAKER_PRESET_NONE] = {.parts = 10},
     [WEIR_BREAKER_PRESET_HYSTRIX] = {{.ramp_ns = WEIR_ZERO, .max_concurrent = 10},
@@ -41,7 +43,7 @@ static const struct preset {
                                            .probes = 10,
                                            .ramp_ns = WEIR_ZERO},
                                           .parts = 10,
-                                          .together = true},
+                                          .judges_probes_together = true},
 };
 
 static const void *breaker_preset(const struct weir_limit_options *options)
@@ -81,12 +83,16 @@ static uint64_t default_probe_timeout(const struct weir_limit_options *options)
 	                                               : own->permit_timeout_ns;
 }
 
+/* Adds a value to a hash. */
 static uint32_t mix_seal(uint64_t seal, uint64_t value)
 {
 	return (uint32_t)(((seal ^ value) * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
 }
 
-/* Computes the parameters that follow from others. */
+/*
+ * Computes the parameters that follow from others. `seal` is the hash of those by which a window is
+ * judged, so that a window of other parameters is not used.
+ */
 static void derive_breaker_params(struct breaker_params *params)
 {
 	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
@@ -114,6 +120,8 @@ static uint32_t probe_share(uint32_t failures, uint32_t probes)
 	return (uint32_t)u64_min(failures, probes) * 100 / probes;
 }
 
+/* A window has either parts of time or a number of calls. Counts that a window can't reach are cut.
+ */
 static int init_breaker(struct algo_limit *limit, const struct weir_limit_options *options,
                         struct weir_error *error)
 {
@@ -143,7 +151,7 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	    .layout = (uint32_t)own->max_concurrent | own->judge_only << 31,
 	    .quorum = (uint32_t)own->quorum,
 	    .finished_only = parts && named->finished_only,
-	    .together = named->together,
+	    .judges_probes_together = named->judges_probes_together,
 	    .refusals_fail = named->refusals_fail,
 	    .judge_only = own->judge_only,
 	};

@@ -1,5 +1,9 @@
 /*
- * dispatch.c: makes limits from options, finds their calendar windows, and runs their steps.
+ * dispatch.c: makes limits from options, finds their calendar windows, and calls their algorithm's
+ * step, which decides one operation on the state of a key.
+ *
+ * A state whose end is further ahead of now than its limit allows was written under a clock that
+ * has been set back since: it is cut to the latest end that the limit allows.
  */
 #include "algo/algo.h"
 
@@ -23,6 +27,7 @@ struct algo_cache {
 	_Atomic uint64_t start_ns, end_ns, check;
 };
 
+/* Gives the limit windows of the calendar, such as days in a time zone. */
 int algo_use_calendar(struct algo_limit *limit, const struct weir_limit_options *options,
                       uint64_t period, enum weir_unit unit, struct weir_error *error)
 {
@@ -38,7 +43,10 @@ int algo_use_calendar(struct algo_limit *limit, const struct weir_limit_options 
 	return limit->cache ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-/* Widths double, so that a state wastes at most about half its cells, and seldom has to move. */
+/*
+ * Returns the width of a state of at least so many cells. Widths double, so that a state wastes at
+ * most about half its cells, and seldom has to move.
+ */
 unsigned algo_width(uint64_t cells)
 {
 	static const unsigned widths[] = {ALGO_WIDTH_LEAST, 32, 64, 128, 256, 512, 1024, 2048, 4096,
@@ -50,6 +58,7 @@ unsigned algo_width(uint64_t cells)
 	return widths[i];
 }
 
+/* Checks the options, completes them, and lets the algorithm set its parameters. */
 int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *given,
                     struct weir_error *error)
 {
@@ -83,6 +92,7 @@ int algo_limit_init(struct algo_limit *limit, const struct weir_limit_options *g
 	return status;
 }
 
+/* Copies the limit, with memory of its own for all that it points to. */
 int algo_limit_copy(struct algo_limit *copy, const struct algo_limit *limit)
 {
 	int status = WEIR_OK;
@@ -152,6 +162,7 @@ static uint64_t window_checksum(uint64_t start_ns, uint64_t end_ns)
 	return (start_ns * UINT64_C(0x9e3779b97f4a7c15)) ^ (end_ns * UINT64_C(0xc2b2ae3d27d4eb4f)) ^ 1;
 }
 
+/* Returns the calendar window that contains a time, from the cache if that has it. */
 struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_ns)
 {
 	struct algo_cache *cache = limit->cache;
@@ -178,6 +189,10 @@ struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at)
 	return (struct algo_time){at.wall_ns, algo_window_at(limit, at.wall_ns).end_ns};
 }
 
+/*
+ * Converts a state written under the parameters `from`. Returns the end that it has with all its
+ * units; the state itself is cut if that end is too far ahead.
+ */
 uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layout *from,
                           uint64_t now_ns, struct algo_state *state)
 {
@@ -189,6 +204,7 @@ uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layo
 	return converted.whole.until_ns;
 }
 
+/* Lets `next`, of a new configuration, take over the states of `limit`. */
 void algo_hand_over(struct algo_limit *limit, struct algo_limit *next)
 {
 	if (limit->algorithm->before_takeover)
@@ -198,7 +214,8 @@ void algo_hand_over(struct algo_limit *limit, struct algo_limit *next)
 		limit->algorithm->after_takeover(limit, next);
 }
 
-/* Repeats for a successor that takes over meanwhile. */
+/* Sets the share of requests that the limit denies. Repeats for a successor that takes over
+ * meanwhile. */
 int algo_shed(const struct algo_limit *limit, double deny)
 {
 	if (!limit->algorithm->set_share)
@@ -213,8 +230,8 @@ int algo_shed(const struct algo_limit *limit, double deny)
 }
 
 /*
- * Cuts the end of a state that is too far ahead. Takes and returns numbers only: if the state's
- * address went to a function, callers could not keep it in registers.
+ * Returns the end of a state that is too far ahead, cut if necessary. Takes and returns numbers
+ * only: if the state's address went to a function, callers could not keep it in registers.
  */
 __attribute__((noinline, cold)) static uint64_t cut_back_end(const struct algo_limit *limit,
                                                              uint64_t now_ns,
@@ -239,7 +256,10 @@ static inline bool dispatch_step(const struct algo_limit *limit, const struct al
 	return limit->algorithm->step(limit, call, time, state, out);
 }
 
-/* A state that is too far ahead leads to a denial, so other decisions need no check. */
+/*
+ * Runs the step. If it denies because the state is too far ahead, cuts the state and runs it again.
+ * A state too far ahead always leads to a denial, so other decisions need no check.
+ */
 bool algo_step(const struct algo_limit *limit, const struct algo_call *call,
                const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {

@@ -19,6 +19,7 @@ static enum parameter_effect if_aligned(const struct weir_limit_options *options
 	return options->align == WEIR_ALIGN_CALENDAR ? ALGO_USED : ALGO_REFUSED;
 }
 
+/* The day on which weeks start matters only for calendar windows of weeks. */
 static enum parameter_effect if_weekly(const struct weir_limit_options *options)
 {
 	if (options->align != WEIR_ALIGN_CALENDAR)

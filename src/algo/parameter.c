@@ -1,4 +1,8 @@
-/* parameter.c: reads, checks and completes values of options by their descriptions. */
+/*
+ * parameter.c: reads, checks and completes the options of limits. A parameter describes one option:
+ * its type, range, default, and where in the options its value is. 0 stands for a missing value,
+ * and WEIR_ZERO for an explicit 0.
+ */
 #include "algo/parameter.h"
 
 #include <stdio.h>
@@ -19,6 +23,7 @@ static const uint64_t unit_ns[] = {
     [WEIR_UNIT_YEAR] = 366 * NS_PER_DAY,
 };
 
+/* Returns the algorithm's own options, to which the field at this offset points, or NULL. */
 const void *parameter_own(uint16_t own, const struct weir_limit_options *options)
 {
 	const void *value;
@@ -69,7 +74,7 @@ static void set_number(const struct algo_parameter *parameter, uint64_t value,
 /*
  * Whether 0 is an allowed value that differs from the default, so that WEIR_ZERO must stand for it.
  */
-static bool zero_is_no_default(const struct algo_parameter *parameter)
+static bool needs_explicit_zero(const struct algo_parameter *parameter)
 {
 	return parameter->min == 0 && parameter->default_value != 0;
 }
@@ -77,7 +82,8 @@ static bool zero_is_no_default(const struct algo_parameter *parameter)
 void parameter_set(const struct algo_parameter *parameter, uint64_t value,
                    struct weir_limit_options *options)
 {
-	set_number(parameter, value == 0 && zero_is_no_default(parameter) ? WEIR_ZERO : value, options);
+	set_number(parameter, value == 0 && needs_explicit_zero(parameter) ? WEIR_ZERO : value,
+	           options);
 }
 
 bool parameter_is_given(const struct algo_parameter *parameter,
@@ -136,7 +142,7 @@ static int check_number(const struct algo_parameter *parameter,
 
 	if (value == 0 && !parameter->required)
 		return WEIR_OK;
-	if (value == WEIR_ZERO && zero_is_no_default(parameter))
+	if (value == WEIR_ZERO && needs_explicit_zero(parameter))
 		return WEIR_OK;
 	if (value >= parameter->min && value <= parameter->max)
 		return WEIR_OK;
@@ -194,6 +200,7 @@ int parameter_check(const struct algo_parameter *parameter,
 	}
 }
 
+/* Returns the default: a number, or one that depends on other options. */
 static uint64_t default_of(const struct algo_parameter *parameter,
                            const struct weir_limit_options *options)
 {
@@ -203,6 +210,7 @@ static uint64_t default_of(const struct algo_parameter *parameter,
 	                                                        : parameter->default_value;
 }
 
+/* Replaces a missing value by the default, and WEIR_ZERO by 0. */
 void parameter_resolve(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
 	if (parameter->type == ALGO_TEXT && !parameter_is_given(parameter, options)) {

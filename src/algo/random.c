@@ -14,8 +14,8 @@
 #include "base/error.h"
 
 struct random_params {
-	uint64_t deny;             /* the draws of PRIORITY_ALL to deny, as configured, ... */
-	_Atomic uint64_t deny_now; /* and as set since (set_deny_share) */
+	uint64_t configured_share; /* of requests to deny, in 1/PRIORITY_ALL, ... */
+	_Atomic uint64_t share;    /* and as set since (set_deny_share) */
 };
 
 _Static_assert(sizeof(struct random_params) <= sizeof((struct algo_limit *)0)->own,
@@ -27,32 +27,33 @@ static struct random_params *params_of(const struct algo_limit *limit)
 	return (struct random_params *)limit->own;
 }
 
-static uint64_t deny_threshold(double deny)
+static uint64_t share_of_all(double share)
 {
-	return (uint64_t)(deny * (double)PRIORITY_ALL);
+	return (uint64_t)(share * (double)PRIORITY_ALL);
 }
 
 /* The limit has no period; period_ns stays a second, for code that shows rates. */
 static int init_random(struct algo_limit *limit, const struct weir_limit_options *options,
                        struct weir_error *error)
 {
-	uint64_t deny = deny_threshold(options->deny);
+	uint64_t share = share_of_all(options->deny);
 
-	*params_of(limit) = (struct random_params){deny, deny};
+	*params_of(limit) = (struct random_params){share, share};
 	limit->quota = ALGO_COUNT_MAX;
 	limit->window_ns = 0;
 	limit->demand = demand_open();
 	return limit->demand ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
+/* Denies the share of requests. Returns false, as a step does that changes no state. */
 static inline bool decide_by_draw(const struct algo_limit *limit, const struct algo_call *call,
-                                  uint64_t deny, struct algo_decision *out)
+                                  uint64_t share, struct algo_decision *out)
 {
-	bool draws = algo_consumes(call);
+	bool denies_all = share == PRIORITY_ALL;
+	bool is_drawn = algo_consumes(call) ? priority_is_in(share, call->draw) : denies_all;
 
-	out->remaining = deny == PRIORITY_ALL ? 0 : ALGO_COUNT_MAX;
-	if (algo_op_requests(call->op) &&
-	    (draws ? priority_is_in(deny, call->draw) : deny == PRIORITY_ALL)) {
+	out->remaining = denies_all ? 0 : ALGO_COUNT_MAX;
+	if (algo_op_requests(call->op) && is_drawn) {
 		algo_decision_deny(out, WEIR_REASON_SHED, limit->retry_ns);
 		out->remaining = 0;
 	}
@@ -60,34 +61,37 @@ static inline bool decide_by_draw(const struct algo_limit *limit, const struct a
 	return false;
 }
 
-/* Not inlined, and called last, so that requests without priorities save no registers for it. */
+/*
+ * As decide_by_draw, with the share that falls on the request's priority. Not inlined, and called
+ * last, so that requests without priorities save no registers for it.
+ */
 __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit *limit,
                                                          const struct algo_call *call,
-                                                         uint64_t now_ns, uint64_t deny,
+                                                         uint64_t now_ns, uint64_t share,
                                                          struct algo_decision *out)
 {
 	bool counts = algo_consumes(call);
 	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
 	                                       : demand_peek(limit->demand, call->priority, now_ns);
 
-	return decide_by_draw(limit, call, priority_share(deny, &demand, call->priority), out);
+	return decide_by_draw(limit, call, priority_share(share, &demand, call->priority), out);
 }
 
 static bool step_random(const struct algo_limit *limit, const struct algo_call *call,
                         const struct algo_time *time, struct algo_state *state,
                         struct algo_decision *out)
 {
-	uint64_t deny = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
+	uint64_t share = atomic_load_explicit(&params_of(limit)->share, memory_order_relaxed);
 
 	(void)state;
 	if (demand_matters(limit->demand, call->priority, time->now_ns))
-		return decide_by_priority(limit, call, time->now_ns, deny, out);
-	return decide_by_draw(limit, call, deny, out);
+		return decide_by_priority(limit, call, time->now_ns, share, out);
+	return decide_by_draw(limit, call, share, out);
 }
 
 static void set_deny_share(const struct algo_limit *limit, double share)
 {
-	atomic_store(&params_of(limit)->deny_now, deny_threshold(share));
+	atomic_store(&params_of(limit)->share, share_of_all(share));
 }
 
 static void copy_demand(const struct algo_limit *limit, struct algo_limit *next)
@@ -102,18 +106,18 @@ static void copy_demand(const struct algo_limit *limit, struct algo_limit *next)
  */
 static void take_over_share(const struct algo_limit *limit, struct algo_limit *next)
 {
-	uint64_t given = params_of(next)->deny;
+	uint64_t configured = params_of(next)->configured_share;
 
-	if (params_of(limit)->deny == given)
-		atomic_compare_exchange_strong(&params_of(next)->deny_now, &given,
-		                               atomic_load(&params_of(limit)->deny_now));
+	if (params_of(limit)->configured_share == configured)
+		atomic_compare_exchange_strong(&params_of(next)->share, &configured,
+		                               atomic_load(&params_of(limit)->share));
 }
 
 static void amend_share(const struct algo_limit *limit, struct weir_limit_options *options)
 {
-	uint64_t now = atomic_load_explicit(&params_of(limit)->deny_now, memory_order_relaxed);
+	uint64_t share = atomic_load_explicit(&params_of(limit)->share, memory_order_relaxed);
 
-	options->deny = (double)now / (double)PRIORITY_ALL;
+	options->deny = (double)share / (double)PRIORITY_ALL;
 }
 
 const struct weir_limit_options algorithm_denies_all = {

@@ -104,7 +104,7 @@ struct breaker_params {
 	uint32_t seal;   /* hash of the parameters by which a window is judged */
 	uint8_t in_flight_mark; /* 0 to 15: hash of the timeout, odd if each permit has a cell */
 	bool finished_only; /* the current part of the window does not count yet */
-	bool together;      /* probes are judged when all have ended, as a window is */
+	bool judges_probes_together; /* probes are judged when all have ended, as a window is */
 	bool refusals_fail; /* a request that max_concurrent denies counts as failed */
 	bool judge_only;        /* a request that would be denied passes, by a permit in no record */
 };

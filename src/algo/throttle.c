@@ -22,9 +22,10 @@ static const struct word preset_words[] = {{"none", WEIR_THROTTLE_PRESET_NONE},
 /* A preset: the options that it fills in, and other parameters. */
 static const struct preset {
 	struct weir_throttle_options options;
-	uint32_t parts, spared;
-	double k_least; /* when all parts fail, or 0 for `k` */
-	bool recovers;
+	uint32_t parts;  /* of the window */
+	uint32_t spared; /* requests of the window that do not count */
+	double k_least;  /* when all parts fail, or 0 for `k` */
+	bool recovers;   /* after parts without a failure, fewer requests are shed */
 } presets[] = {
     [WEIR_THROTTLE_PRESET_NONE] = {.parts = 40},
     [WEIR_THROTTLE_PRESET_KRATOS] = {{.window_ns = 3 * NS_PER_S, .k = 1 / 0.6, .minimum = 100},

@@ -390,9 +390,9 @@ __attribute__((noinline)) static void add_ordinary(const struct in_flight_params
 {
 	struct knee knee = learned_of(params, learned);
 
-	limits->ordinary = clamp_to_bounds(knee_ordinary(&knee, &params->bounds), params);
-	limits->probes_all = knee.phase == KNEE_PROBE_ALL || knee_baseline_is_guess(&knee);
-	limits->probes = knee.phase == KNEE_PROBE || limits->probes_all;
+	limits->quota_without_probe = clamp_to_bounds(knee_ordinary(&knee, &params->bounds), params);
+	limits->is_probe_of_all = knee.phase == KNEE_PROBE_ALL || knee_baseline_is_guess(&knee);
+	limits->is_probe = knee.phase == KNEE_PROBE || limits->is_probe_of_all;
 }
 
 struct headroom_limits estimate_limits(const struct in_flight_params *params,
@@ -402,7 +402,7 @@ struct headroom_limits estimate_limits(const struct in_flight_params *params,
 	struct headroom_limits limits = {0};
 
 	if (params->method != WEIR_METHOD_KNEE) {
-		limits.quota = limits.ordinary = quota_of(params, cells, cpu, now_ns);
+		limits.quota = limits.quota_without_probe = quota_of(params, cells, cpu, now_ns);
 		return limits;
 	}
 	limits.quota = clamp_to_bounds(learned_of(params, cells[0]).limit, params);

@@ -1,3 +1,10 @@
+/*
+ * breaker_state.c: decides `breaker` limits, circuit breakers: closed, open (denies all), half-open
+ * (a few probes pass), and a ramp that lets more and more requests pass again.
+ *
+ * If servers decide a breaker together, they are a *quorum group*: a server then sends its results
+ * in a notification, and the group decides the phases.
+ */
 #include "algo/outcomes/breaker_state.h"
 
 /* A breaker that gets no requests is forgotten so long after its sleep or its half-open phase. */
@@ -45,6 +52,7 @@ struct breaker_result breaker_result_of(const struct breaker_params *params,
 	};
 }
 
+/* Returns a number from 0 to BREAKER_SPREADS - 1, which is spread evenly over all inputs. */
 unsigned breaker_spread(uint64_t number)
 {
 	return (unsigned)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 57);
@@ -52,6 +60,10 @@ unsigned breaker_spread(uint64_t number)
 
 _Static_assert(BREAKER_SPREADS == 1 << (64 - 57), "a spread has as many bits as it is shifted to");
 
+/*
+ * Returns how long an open breaker sleeps: twice as long for each probe that failed in a row, and
+ * up to a tenth more or less by `spread`.
+ */
 uint64_t breaker_sleep_ns(const struct breaker_params *params, unsigned doublings, unsigned spread)
 {
 	uint64_t first_ns = params->sleep_ns, max_ns = params->sleep_max_ns, ns, least_ns, most_ns;
@@ -70,7 +82,7 @@ static uint64_t open_until_ns(const struct breaker_params *params,
 	return state->since_ns + breaker_sleep_ns(params, state->doublings, state->spread);
 }
 
-/* The end of a phase without requests; forced phases end at since_ns. */
+/* Returns when a phase without requests ends by itself: the breaker is closed then. */
 static uint64_t forgotten_at_ns(const struct breaker_params *params,
                                 const struct breaker_state *state)
 {
@@ -84,13 +96,14 @@ static uint64_t forgotten_at_ns(const struct breaker_params *params,
 	}
 }
 
+/* Returns the state after the phase changes that time alone has made by now. */
 struct breaker_state breaker_at(const struct breaker_params *params,
                                 const struct breaker_state *state, uint64_t now_ns)
 {
 	struct breaker_state at = *state;
 
 	if (state->phase >= BREAKER_FORCED_OPEN) {
-		if (state->since_ns <= now_ns)
+		if (state->since_ns <= now_ns) /* of a forced phase: its end */
 			at.phase = BREAKER_CLOSED;
 		return at;
 	}
@@ -113,11 +126,13 @@ static bool ramp_passes(const struct breaker_params *params, const struct breake
                         uint64_t now_ns, uint64_t draw)
 {
 	uint64_t past_ns = sat_sub(now_ns, state->since_ns);
+	/* (1/10 + 9/10 past / ramp) of all 2^64 draws */
 	u128 passing = ((u128)(params->ramp_ns + 9 * past_ns) << 64) / ((u128)10 * params->ramp_ns);
 
 	return draw < passing;
 }
 
+/* Returns the probes of the phase that requests have got, whether they have ended or not. */
 static unsigned probes_given(const struct breaker_state *state)
 {
 	return state->in_flight + state->good + state->bad;
@@ -173,6 +188,7 @@ static bool phase_passes(const struct algo_limit *limit, struct breaker_state *s
 	return true;
 }
 
+/* Returns how many more requests could pass now. */
 uint64_t breaker_capacity(const struct breaker_params *params, const struct breaker_state *state,
                           uint64_t in_flight)
 {
@@ -190,6 +206,7 @@ uint64_t breaker_capacity(const struct breaker_params *params, const struct brea
 	}
 }
 
+/* Decides an acquire or a peek. Sets the state that follows if it is allowed. */
 bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state, uint64_t now_ns,
                     const struct breaker_request *request, struct algo_decision *out)
 {
@@ -197,6 +214,7 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 	struct breaker_state after = *state;
 	uint64_t retry_ns;
 	bool is_full = params->max_concurrent && request->in_flight >= params->max_concurrent;
+	bool is_peek = !request->draw;
 
 	algo_decision_allow(out);
 	out->remaining = 0;
@@ -204,10 +222,9 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
 	if (is_full)
 		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
-	/* A peek, which has no draw, takes no permit. */
-	after.in_flight += after.phase == BREAKER_HALF_OPEN && request->draw;
-	out->remaining = breaker_capacity(
-	    params, &after, request->in_flight + (request->draw && params->max_concurrent));
+	after.in_flight += after.phase == BREAKER_HALF_OPEN && !is_peek; /* it is a probe */
+	out->remaining =
+	    breaker_capacity(params, &after, request->in_flight + (!is_peek && params->max_concurrent));
 	*state = after;
 	return true;
 }
@@ -241,6 +258,7 @@ static enum algo_cause slow_cause(const struct breaker_params *params,
 	return ALGO_BY_NOTHING;
 }
 
+/* Returns whether too large a share failed, or else was slow. */
 static enum algo_cause failure_cause(const struct breaker_params *params,
                                      const struct breaker_tally *tally)
 {
@@ -249,6 +267,7 @@ static enum algo_cause failure_cause(const struct breaker_params *params,
 	return slow_cause(params, tally);
 }
 
+/* Returns why the window's results open a closed breaker, or ALGO_BY_NOTHING. */
 enum algo_cause breaker_trip_cause(const struct breaker_params *params,
                                    const struct breaker_tally *tally)
 {
@@ -270,9 +289,12 @@ static void notify_probe_results(struct breaker_state *state, struct breaker_res
 	if (notification->since_ns != state->since_ns)
 		*notification = (struct algo_notification){.since_ns = state->since_ns};
 	state->good += count;
-	*(result.ignored ? &notification->freed
-	  : failed       ? &notification->bad
-	                 : &notification->good) += count;
+	if (result.ignored)
+		notification->freed += count;
+	else if (failed)
+		notification->bad += count;
+	else
+		notification->good += count;
 	notification->slow += result.slow && !result.ignored ? count : 0;
 }
 
@@ -280,16 +302,20 @@ static void notify_probe_results(struct breaker_state *state, struct breaker_res
 static unsigned unused_probes(const struct breaker_params *params,
                               const struct breaker_state *state)
 {
-	unsigned of = probes_given(state);
+	unsigned given = probes_given(state);
 
-	return of < params->probes ? params->probes - of : 0;
+	return given < params->probes ? params->probes - given : 0;
 }
 
+/*
+ * Applies a decision of the quorum group. Returns whether the state or the notification changed: a
+ * phase that an operator has forced does not.
+ */
 bool breaker_apply_group(const struct breaker_params *params, struct breaker_state *state,
                          const struct algo_call *call, uint64_t now_ns)
 {
-	unsigned more = (unsigned)u64_min(call->cost, params->probes);
-	unsigned doublings = state->doublings;
+	unsigned new_probes = (unsigned)u64_min(call->cost, params->probes);
+	unsigned doublings = state->doublings, unused;
 
 	if (state->phase >= BREAKER_FORCED_OPEN)
 		return false;
@@ -308,29 +334,33 @@ bool breaker_apply_group(const struct breaker_params *params, struct breaker_sta
 		return true;
 	case ALGO_GROUP_PROBES:
 		if (state->phase == BREAKER_HALF_OPEN)
-			more += unused_probes(params, state);
+			new_probes += unused_probes(params, state);
 		else
 			begin_phase(state, BREAKER_HALF_OPEN, now_ns);
 		state->doublings = doublings;
 		state->bad = 0;
 		/* Probes that other servers got count as spent here. */
-		state->good = sat_sub(params->probes, state->in_flight + more);
+		state->good = sat_sub(params->probes, state->in_flight + new_probes);
 		return true;
 	case ALGO_GROUP_LAPSE:
-		more = state->phase == BREAKER_HALF_OPEN ? unused_probes(params, state) : 0;
-		notify_probe_results(state, (struct breaker_result){.ignored = true}, false, more,
+		unused = state->phase == BREAKER_HALF_OPEN ? unused_probes(params, state) : 0;
+		notify_probe_results(state, (struct breaker_result){.ignored = true}, false, unused,
 		                     call->notification);
-		return more > 0;
+		return unused > 0;
 	default:
 		return false;
 	}
 }
 
+/*
+ * Counts `count` probes that ended with one result, and changes the phase if they decide it: one
+ * bad probe opens the breaker again, unless all probes are judged together at the end.
+ */
 void breaker_end_probes(const struct breaker_params *params, struct breaker_state *state,
                         struct breaker_result result, unsigned count, uint64_t now_ns,
                         struct algo_notification *notification)
 {
-	bool failed = result.failed || (result.slow && !params->together);
+	bool failed = result.failed || (result.slow && !params->judges_probes_together);
 
 	if (count > state->in_flight)
 		count = state->in_flight;
@@ -342,20 +372,24 @@ void breaker_end_probes(const struct breaker_params *params, struct breaker_stat
 	}
 	if (result.ignored || count == 0)
 		return;
-	*(failed ? &state->bad : &state->good) += count;
+	if (failed)
+		state->bad += count;
+	else
+		state->good += count;
 	state->slow += result.slow ? count : 0;
-	if (failed && !params->together) {
+	if (failed && !params->judges_probes_together) {
 		reopen_breaker(state, now_ns);
 	} else if (state->good + state->bad >= params->probes) {
 		struct breaker_tally tally = {state->good + state->bad, state->bad, state->slow};
 
-		if (params->together && failure_cause(params, &tally))
+		if (params->judges_probes_together && failure_cause(params, &tally))
 			reopen_breaker(state, now_ns);
 		else
 			begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);
 	}
 }
 
+/* Returns how long the state must be stored: then the breaker is closed without it. */
 uint64_t breaker_ttl_ns(const struct breaker_params *params, const struct breaker_state *state,
                         uint64_t now_ns)
 {

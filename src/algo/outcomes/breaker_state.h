@@ -134,7 +134,7 @@ static inline uint64_t breaker_probes_lost_ns(const struct breaker_params *param
 {
 	if (one_ns == 0 || other_ns == 0)
 		return one_ns | other_ns;
-	return params->together ? u64_max(one_ns, other_ns) : u64_min(one_ns, other_ns);
+	return params->judges_probes_together ? u64_max(one_ns, other_ns) : u64_min(one_ns, other_ns);
 }
 
 /**

@@ -1,3 +1,9 @@
+/*
+ * success_ratio.c: decides `throttle` limits: computes which share of requests to deny from the
+ * requests of a window and those that the backend accepted, and whether a request is in that share.
+ *
+ * The window is split into parts of time. One request a second passes in any case.
+ */
 #include "algo/outcomes/success_ratio.h"
 
 /* Sums over the window. */
@@ -7,7 +13,7 @@ struct sums {
 	 * The newest parts in a row that had only failures, or no failure; parts without reports are
 	 * skipped.
 	 */
-	unsigned failing, working;
+	unsigned failing_parts, working_parts;
 };
 
 static struct sums sum_window(const struct success_params *params,
@@ -21,41 +27,44 @@ static struct sums sum_window(const struct success_params *params,
 		sums.requests += part->requests;
 		sums.accepts += part->accepts;
 		if (part->failed)
-			sums.working = 0;
+			sums.working_parts = 0;
 		else if (part->accepts > 0)
-			sums.working++;
+			sums.working_parts++;
 		if (part->accepts > 0)
-			sums.failing = 0;
+			sums.failing_parts = 0;
 		else if (part->failed)
-			sums.failing++;
+			sums.failing_parts++;
 	}
 	return sums;
 }
 
 /*
- * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. The
- * fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
+ * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. k
+ * falls with the failing parts, and the share with the working ones (both are options of presets).
+ * The fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below
+ * 2^63.
  */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {
 	struct sums sums = sum_window(params, state);
-	uint64_t k = params->k - (params->k - params->k_least) * sums.failing / params->parts;
-	uint64_t over = sat_sub(sums.requests, params->spared) * SUCCESS_UNIT;
-	uint64_t of = (sums.requests + 1) * SUCCESS_UNIT;
-	u128 fine = (u128)k * sums.accepts;
+	uint64_t k = params->k - (params->k - params->k_least) * sums.failing_parts / params->parts;
+	uint64_t excess = sat_sub(sums.requests, params->spared) * SUCCESS_UNIT;
+	uint64_t all = (sums.requests + 1) * SUCCESS_UNIT;
+	u128 allowed = (u128)k * sums.accepts;
 
-	if (sums.requests < params->minimum || over <= fine)
+	if (sums.requests < params->minimum || excess <= allowed)
 		return 0;
-	over -= (uint64_t)fine;
+	excess -= (uint64_t)allowed;
 	if (params->recovers) {
-		over *= params->parts - sums.working;
-		of *= params->parts;
+		excess *= params->parts - sums.working_parts;
+		all *= params->parts;
 	}
-	return (uint64_t)((u128)over * PRIORITY_ALL / of);
+	return (uint64_t)((u128)excess * PRIORITY_ALL / all);
 }
 
 #define DEMAND_SLOTS 5
 
+/* The recent demand by priority is counted in slots of a few parts each. */
 void success_set_demand_slots(struct success_params *params)
 {
 	uint64_t parts = u64_min(ceil_div(PRIORITY_WINDOW_NS, params->part_ns), params->parts);
@@ -76,6 +85,7 @@ static uint64_t recent_requests(const struct success_params *params,
 	return requests;
 }
 
+/* Returns the share of one priority to deny, if `share` of all requests is denied, lowest first. */
 uint64_t success_shed_share_of(const struct success_params *params,
                                const struct success_state *state, uint64_t share, unsigned priority)
 {
@@ -91,6 +101,8 @@ uint64_t success_shed_share_of(const struct success_params *params,
 	return priority_share(share, &demand, priority);
 }
 
+/* Denies by the draw, unless no request has passed for a second: then this one is forced through.
+ */
 enum success_verdict success_decide(const struct success_state *state, uint64_t share,
                                     uint64_t draw)
 {
@@ -111,6 +123,7 @@ void success_count(const struct success_params *params, struct success_state *st
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns);
 }
 
+/* Returns how long the state still matters: until its newest used part leaves the window. */
 uint64_t success_ttl_ns(const struct success_params *params, const struct success_state *state,
                         uint64_t now_ns)
 {

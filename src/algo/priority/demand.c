@@ -1,3 +1,7 @@
+/*
+ * demand.c: counts a limit's recent requests of each priority, over the last DEMAND_PARTS parts of
+ * time. Threads count without a lock, so a count may be off by a few requests.
+ */
 #include "algo/priority/demand.h"
 
 #include <stdlib.h>
@@ -47,7 +51,7 @@ static uint64_t parts_begun_since(uint64_t newest, uint64_t part)
 }
 
 /* Clears the counts of the oldest part, whose array elements a part that begins now will use. */
-static void end_part_in_place(struct demand *demand, uint64_t part)
+static void clear_oldest_part(struct demand *demand, uint64_t part)
 {
 	_Atomic uint64_t *calls = demand->calls[part % DEMAND_PARTS];
 
@@ -57,7 +61,7 @@ static void end_part_in_place(struct demand *demand, uint64_t part)
 		    memory_order_relaxed);
 }
 
-/* Moves the newest part on, and clears the parts that begin. Other threads count on meanwhile. */
+/* Makes `part` the newest, and clears the parts that begin. Other threads count on meanwhile. */
 static void advance_newest_part(struct demand *demand, uint64_t part)
 {
 	uint64_t newest = load_relaxed(&demand->part), begun = parts_begun_since(newest, part);
@@ -66,12 +70,12 @@ static void advance_newest_part(struct demand *demand, uint64_t part)
 	                      &demand->part, &newest, part, memory_order_relaxed, memory_order_relaxed))
 		return;
 	for (uint64_t i = 0; i < begun; i++)
-		end_part_in_place(demand, part + DEMAND_PARTS - i);
+		clear_oldest_part(demand, part + DEMAND_PARTS - i);
 }
 
 /*
- * Adds to the total before the part; end_part_in_place clears the part first. So no total gets
- * below 0.
+ * Counts a request, and returns the recent requests of each priority. Adds to the total before the
+ * part, while clear_oldest_part clears the part first: so no total gets below 0.
  */
 struct priority_demand demand_add(struct demand *demand, unsigned priority, uint64_t now_ns)
 {
@@ -91,6 +95,7 @@ struct priority_demand demand_add(struct demand *demand, unsigned priority, uint
 	return all;
 }
 
+/* Returns what demand_add would, without a change. */
 struct priority_demand demand_peek(const struct demand *demand, unsigned priority, uint64_t now_ns)
 {
 	uint64_t newest = load_relaxed(&demand->part),

@@ -1,3 +1,11 @@
+/*
+ * headroom.c: computes how far requests of higher priority may exceed a measured limit, so that
+ * they pass while requests of lower priority are denied.
+ *
+ * Requests of one priority are a class; 0 is the highest. A class gets extra requests over the
+ * limit if it is denied while a lower class is present. A probe is a window of time in which the
+ * limit is lowered to measure latencies without waiting.
+ */
 #include "algo/priority/headroom.h"
 
 #include "base/number.h"
@@ -5,6 +13,7 @@
 /* A second is stored as its number modulo 255, plus 1. */
 #define SECONDS 255
 
+/* Returns how many seconds ago the stored second was, modulo SECONDS. */
 static unsigned age_s(uint8_t second, uint64_t now_s)
 {
 	return (unsigned)((now_s % SECONDS + SECONDS - (second - 1U)) % SECONDS);
@@ -26,13 +35,14 @@ static void forget_class(struct headroom *headroom, unsigned priority)
 		headroom->extra_requests[priority] = 0;
 }
 
+/* Stores the second of the class's last request. Returns false if nothing changed. */
 bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns)
 {
 	uint64_t now_s = now_ns / NS_PER_S;
 	uint8_t now = (uint8_t)(now_s % SECONDS + 1);
-	bool asked = is_present(headroom->last_request_second[priority], now_s);
+	bool was_present = is_present(headroom->last_request_second[priority], now_s);
 
-	if (asked && age_s(headroom->last_request_second[priority], now_s) > SECONDS - HEADROOM_S)
+	if (was_present && age_s(headroom->last_request_second[priority], now_s) > SECONDS - HEADROOM_S)
 		return false; /* the clock lags */
 	if (headroom->last_request_second[priority] == now)
 		return false;
@@ -52,7 +62,8 @@ static bool lower_class_is_present(const struct headroom *headroom, unsigned pri
 	return false;
 }
 
-static uint64_t most_room(uint64_t quota)
+/* Returns the most extra requests of a class: HEADROOM_ROOTS square roots of the quota. */
+static uint64_t most_extra(uint64_t quota)
 {
 	uint64_t root = 1;
 
@@ -66,46 +77,51 @@ uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint
 	if (priority >= PRIORITY_LOWEST || headroom->extra_requests[priority] == 0 ||
 	    !lower_class_is_present(headroom, priority))
 		return 0;
-	return u64_min(headroom->extra_requests[priority], most_room(quota));
+	return u64_min(headroom->extra_requests[priority], most_extra(quota));
 }
 
-/* A class with a lower one keeps its quota and room in a probe; others make way for that. */
+/*
+ * Returns the quota of a class in a probe. A class with a lower one below it has the same quota as
+ * outside the probe; the lowest class gets fewer, to make up for the extra requests of the others.
+ */
 static uint64_t quota_in_probe(const struct headroom *headroom, unsigned priority,
                                const struct headroom_limits *limits)
 {
-	uint64_t room = 0, fewer;
+	uint64_t extra = 0, fewer;
 
 	if (priority < PRIORITY_LOWEST && lower_class_is_present(headroom, priority))
-		return limits->probes_all
+		return limits->is_probe_of_all
 		           ? limits->quota
-		           : limits->ordinary + headroom_extra(headroom, priority, limits->ordinary);
+		           : limits->quota_without_probe +
+		                 headroom_extra(headroom, priority, limits->quota_without_probe);
 	for (unsigned c = 0; c < priority; c++)
-		room = u64_max(room, headroom_extra(headroom, c, limits->ordinary));
-	fewer = u64_min(u64_min(room, limits->quota) / 2,
-	                sat_sub(limits->ordinary, limits->quota) / HEADROOM_DEEPER);
+		extra = u64_max(extra, headroom_extra(headroom, c, limits->quota_without_probe));
+	fewer = u64_min(u64_min(extra, limits->quota) / 2,
+	                sat_sub(limits->quota_without_probe, limits->quota) / HEADROOM_DEEPER);
 	return limits->quota - fewer;
 }
 
 uint64_t headroom_quota(const struct headroom *headroom, unsigned priority,
                         const struct headroom_limits *limits)
 {
-	if (limits->probes)
+	if (limits->is_probe)
 		return quota_in_probe(headroom, priority, limits);
 	return limits->quota + headroom_extra(headroom, priority, limits->quota);
 }
 
-static bool grow_room(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
+static bool grow_extra(struct headroom *headroom, unsigned priority, uint64_t by, uint64_t most)
 {
-	uint64_t room = headroom->extra_requests[priority];
+	uint64_t extra = headroom->extra_requests[priority];
 
-	if (room >= most)
+	if (extra >= most)
 		return false;
-	headroom->extra_requests[priority] = (uint16_t)u64_min(room + by, most);
+	headroom->extra_requests[priority] = (uint16_t)u64_min(extra + by, most);
 	return true;
 }
 
-static bool shrink_room(struct headroom *headroom, unsigned priority, uint64_t draw,
-                        unsigned one_in)
+/* Takes one extra request off, by chance: one call in `one_in`. Returns whether it did. */
+static bool shrink_extra(struct headroom *headroom, unsigned priority, uint64_t draw,
+                         unsigned one_in)
 {
 	if (headroom->extra_requests[priority] == 0 || draw % one_in != 0)
 		return false;
@@ -113,34 +129,39 @@ static bool shrink_room(struct headroom *headroom, unsigned priority, uint64_t d
 	return true;
 }
 
+/*
+ * Grows the class's extra requests after a denial. If no lower class has passed since, the class
+ * alone exceeds the capacity, so its extra requests shrink to half of the most.
+ */
 bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64_t quota,
                             uint64_t draw)
 {
-	uint64_t most = most_room(quota);
+	uint64_t most = most_extra(quota);
 	bool lower_passed;
 
 	if (priority >= PRIORITY_LOWEST || !lower_class_is_present(headroom, priority))
 		return false;
 	lower_passed = headroom->lower_passed_bits & 1U << priority;
 	if (!lower_passed && headroom->extra_requests[priority] > most / 2)
-		return shrink_room(headroom, priority, draw, HEADROOM_VAIN);
+		return shrink_extra(headroom, priority, draw, HEADROOM_VAIN);
 	headroom->lower_passed_bits &= (uint16_t) ~(1U << priority);
-	return grow_room(headroom, priority, lower_passed ? HEADROOM_GROW : 1,
-	                 lower_passed ? most : most / 2) ||
+	return grow_extra(headroom, priority, lower_passed ? HEADROOM_GROW : 1,
+	                  lower_passed ? most : most / 2) ||
 	       lower_passed;
 }
 
+/* Records for each higher class that a lower one has passed, and shrinks the own extra requests. */
 bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,
                           uint64_t draw)
 {
-	uint16_t above = 0;
+	uint16_t higher_classes = 0; /* bits of those that are present */
 
 	for (unsigned c = 0; c < priority; c++)
-		above |= (uint16_t)((headroom->last_request_second[c] != 0) << c);
-	if ((headroom->lower_passed_bits & above) != above) {
-		headroom->lower_passed_bits |= above;
+		higher_classes |= (uint16_t)((headroom->last_request_second[c] != 0) << c);
+	if ((headroom->lower_passed_bits & higher_classes) != higher_classes) {
+		headroom->lower_passed_bits |= higher_classes;
 		return true;
 	}
 	return headroom_extra(headroom, priority, quota) > 0 &&
-	       shrink_room(headroom, priority, draw, HEADROOM_SHRINK);
+	       shrink_extra(headroom, priority, draw, HEADROOM_SHRINK);
 }

@@ -41,8 +41,9 @@ struct headroom {
 
 struct headroom_limits {
 	uint64_t quota;
-	uint64_t ordinary;       /* the limit if this window were no probe */
-	bool probes, probes_all; /* the window is a probe; one for all classes */
+	uint64_t quota_without_probe; /* the limit if this window were no probe */
+	bool is_probe;                /* of this window */
+	bool is_probe_of_all;         /* a probe that also denies the higher classes */
 };
 
 /** Records a request of a class. Returns whether that changes the headroom. */

@@ -29,6 +29,7 @@
 /* Longer than any depth; the sum of two does not overflow. */
 #define TIME_MAX (UINT64_MAX / 4)
 
+/* Returns parts/q ns: rounded up to whole nanoseconds, and by how many parts. */
 static struct bucket_time time_of(u128 parts, uint64_t q)
 {
 	u128 ns = (parts + q - 1) / q;
@@ -38,12 +39,16 @@ static struct bucket_time time_of(u128 parts, uint64_t q)
 	return (struct bucket_time){(uint64_t)ns, (uint32_t)(ns * q - parts)};
 }
 
-/* Returns false if a state of that shape could end later than ALGO_HORIZON_NS after now. */
+/*
+ * Computes the parameters of a bucket from its rate and shape. Returns false if a state could end
+ * later than ALGO_HORIZON_NS after now.
+ */
 static bool derive_bucket(struct bucket_params *params, uint64_t count, uint64_t period_ns,
                           const struct bucket_shape *shape)
 {
 	uint64_t divisor = gcd_u64(count, period_ns);
 	uint64_t p = period_ns / divisor, q = count / divisor;
+	/* In 1/q ns: a token takes p of these. */
 	u128 at_once = (u128)shape->at_once * p, queue = (u128)shape->queue * p;
 	u128 wait = (u128)shape->max_wait_ns * q;
 	u128 depth = at_once + (queue < wait ? queue : wait);
@@ -87,6 +92,7 @@ static bool time_at_most(struct bucket_time a, struct bucket_time b)
 	return a.ns < b.ns || (a.ns == b.ns && a.under >= b.under);
 }
 
+/* Returns c T: the time in which the cost's tokens come. */
 static struct bucket_time cost_time(const struct bucket_params *params, uint64_t cost)
 {
 	return cost == 1 ? params->interval : time_of((u128)cost * params->p, params->q);
@@ -107,6 +113,7 @@ static uint64_t tokens_left(const struct bucket_params *params, struct bucket_ti
 	return (uint64_t)(parts / params->p);
 }
 
+/* Returns how long a request of that cost waits on an unused key. */
 uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost)
 {
 	const struct bucket_params *params = &limit->bucket;
@@ -116,6 +123,7 @@ uint64_t bucket_least_wait_ns(const struct algo_limit *limit, uint64_t cost)
 	                                            : time_sub(after, params->at_once, params->q).ns;
 }
 
+/* Makes the limit a bucket. `word` is the parameter that an error names. */
 int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_shape *shape,
                 const char *word, struct weir_error *error)
 {
@@ -149,7 +157,7 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
 static bool refund_bucket(const struct bucket_params *params, const struct algo_call *call,
                           struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
 {
-	struct bucket_time back = cost_time(params, u64_min(call->cost, params->burst));
+	struct bucket_time refunded = cost_time(params, u64_min(call->cost, params->burst));
 
 	if (ahead.ns == 0 || call->cost == 0)
 		return false;
@@ -159,18 +167,21 @@ static bool refund_bucket(const struct bucket_params *params, const struct algo_
 
 		if (bucket_refunds_newest(params) || left.ns == 0)
 			return false;
-		back = time_at_most(left, back) ? left : back;
+		refunded = time_at_most(left, refunded) ? left : refunded;
 	}
-	if (time_at_most(ahead, back)) {
+	if (time_at_most(ahead, refunded)) {
 		*state = (struct algo_state){0, 0};
 	} else {
-		ahead = time_sub(ahead, back, params->q);
+		ahead = time_sub(ahead, refunded, params->q);
 		*state = (struct algo_state){now_ns + ahead.ns, ahead.under};
 	}
 	return true;
 }
 
-/* Performs a refund or a reset. Not inlined, so that an acquire saves no registers for it. */
+/*
+ * Performs a refund or a reset. Returns whether the state changed. Not inlined, so that an acquire
+ * saves no registers for it.
+ */
 __attribute__((noinline)) static bool refund_or_reset(const struct bucket_params *params,
                                                       const struct algo_call *call,
                                                       struct algo_state *state,
@@ -211,27 +222,32 @@ static bool holds_only_turns(const struct bucket_params *params, struct bucket_t
 	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
 }
 
+/*
+ * Converts a state of another rate: the same number of tokens is in use. Without a layout (the
+ * parameters of the state are unknown) the bucket counts as full.
+ */
 struct algo_converted bucket_convert(const struct algo_limit *limit,
                                      const struct algo_layout *layout, uint64_t since_ns,
                                      uint64_t now_ns, struct algo_state state)
 {
 	const struct bucket_params *to = &limit->bucket;
-	struct bucket_shape token = {1, 0, 0}; /* any shape will do: only tokens in use are converted */
+	struct bucket_shape any_shape = {1, 0, 0}; /* only p and q of the former rate are needed */
 	struct bucket_params from;
 	struct bucket_time cut, whole = to->depth;
 
-	if (layout && derive_bucket(&from, (uint64_t)layout->first + 1, limit->period_ns, &token)) {
+	if (layout && derive_bucket(&from, (uint64_t)layout->first + 1, limit->period_ns, &any_shape)) {
 		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
 		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
 		uint64_t depth_ns = time_of(((u128)layout->second + 1) * from.p, from.q).ns;
 		u128 parts = 0;
 
-		if (sat_sub(state.until_ns, since_ns) > depth_ns)
+		if (sat_sub(state.until_ns, since_ns) > depth_ns) /* it was written after since_ns */
 			since_ns = now_ns;
 		if (state.until_ns > since_ns)
 			parts = (u128)(state.until_ns - since_ns) * from.q - state.word;
 		whole = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
 	}
+	/* `cut` has at most the tokens that the new limit allows. */
 	cut = time_at_most(whole, to->depth) || holds_only_turns(to, whole) ? whole : to->depth;
 	return (struct algo_converted){{since_ns + whole.ns, whole.under},
 	                               {since_ns + cut.ns, cut.under}};
@@ -249,7 +265,8 @@ bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *l
 	return limit->period_ns % ((uint64_t)layout->first + 1) == 0;
 }
 
-/* Whether a request past `at_once` passes after a wait; sets the wait or the denial. */
+/* Whether a request whose TAT is past `at_once` passes after a wait; sets the wait or the denial.
+ */
 static inline bool admit_for_a_wait(const struct bucket_params *params,
                                     const struct algo_call *call, struct bucket_time after,
                                     struct algo_decision *out)
@@ -275,6 +292,7 @@ static inline struct bucket_time ahead_of(const struct bucket_params *params,
 	                            state->word < params->q ? state->word : 0};
 }
 
+/* Decides by GCRA, as in the head of this file. Returns whether the state changed. */
 __attribute__((always_inline)) static inline bool
 step_bucket(const struct bucket_params *params, const struct algo_call *call,
             const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
@@ -306,6 +324,7 @@ bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
 	return step_bucket(&limit->bucket, call, time, state, out);
 }
 
+/* As bucket_step, for a T of whole nanoseconds: the compiler omits all fractions. */
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_decision *out)

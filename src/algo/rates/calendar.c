@@ -1,3 +1,7 @@
+/*
+ * calendar.c: computes the windows of the calendar in a time zone: days, weeks, months, years,
+ * parts of a day, and multiples of any length since 1970. A day's number counts from 1970-01-01.
+ */
 #include "algo/rates/calendar.h"
 
 #include "base/number.h"
@@ -37,7 +41,7 @@ static int64_t day_at(const struct calendar *calendar, int64_t unix_s)
 	return day;
 }
 
-/* From the midnight at the start of day `first` to the one at the start of day `next`. */
+/* Returns the window from the midnight at the start of day `first` to that of day `next`. */
 static struct calendar_window window_of_days(const struct calendar *calendar, int64_t first,
                                              int64_t next)
 {
@@ -59,6 +63,7 @@ static int64_t first_of_month(int64_t month)
 	return civil_days(floor_div(month, 12), (int)floor_mod(month, 12) + 1, 1);
 }
 
+/* Returns the group of `months` that contains the day; groups are counted from year 0. */
 static struct calendar_window window_of_months(const struct calendar *calendar, int64_t day,
                                                int64_t months)
 {
@@ -68,7 +73,7 @@ static struct calendar_window window_of_months(const struct calendar *calendar, 
 	return window_of_days(calendar, first_of_month(first), first_of_month(first + months));
 }
 
-/* The window of length_ns, counted from midnight; the last one ends with the day. */
+/* Returns the part of the day that contains wall_ns. The last part ends with the day. */
 static struct calendar_window part_of_day(struct calendar_window day, int64_t length_ns,
                                           int64_t wall_ns)
 {
@@ -83,7 +88,7 @@ static struct calendar_window part_of_day(struct calendar_window day, int64_t le
 	return day;
 }
 
-/* The group of `days` whole days, counted from 1970. */
+/* Returns the group of `days` whole days that contains the day, counted from 1970. */
 static struct calendar_window window_of_day_group(const struct calendar *calendar, int64_t day,
                                                   int64_t days)
 {
@@ -104,6 +109,7 @@ static struct calendar_window window_since_1970(const struct calendar *calendar,
 	return (struct calendar_window){sat_i64(start), sat_i64(start + length_ns)};
 }
 
+/* Returns the window of the calendar that contains wall_ns. */
 struct calendar_window calendar_window_at(const struct calendar *calendar, int64_t wall_ns)
 {
 	int64_t unix_s = floor_div(wall_ns, NS_PER_S);

@@ -1,3 +1,7 @@
+/*
+ * sliding.c: completes the parameters of sliding windows, which count in slots of time, and of the
+ * limits that take over from them.
+ */
 #include "algo/rates/sliding.h"
 
 void sliding_init(struct algo_limit *limit)
@@ -8,8 +12,8 @@ void sliding_init(struct algo_limit *limit)
 }
 
 /*
- * A generation has two bits: one differs if the number of slots changes, one follows from the
- * count.
+ * Sets the generation of `next`, by which states of the two limits are told apart. It has two bits:
+ * one differs if the number of slots changes, one follows from the count.
  */
 void sliding_before_takeover(const struct algo_limit *limit, struct algo_limit *next)
 {

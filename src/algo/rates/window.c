@@ -32,6 +32,9 @@ void window_init(struct algo_limit *limit, uint64_t count, bool aligned)
 	    (struct window_params){count, limit->period_ns, aligned};
 }
 
+/*
+ * Returns the end of the window in which a request counts now: that of the state, or of a new one.
+ */
 static uint64_t window_end(const struct window_params *params, const struct algo_time *time,
                            const struct algo_state *state, uint64_t count)
 {
@@ -44,19 +47,22 @@ static uint64_t window_end(const struct window_params *params, const struct algo
 	return end_ns;
 }
 
+/* Takes units off the count. Returns false if there are none, or the refund names another window.
+ */
 static bool refund_window(const struct algo_call *call, struct algo_state *state, uint64_t *count,
                           uint64_t end_ns)
 {
-	uint64_t back = u64_min(call->cost, *count);
+	uint64_t refunded = u64_min(call->cost, *count);
 
-	if (back == 0 || (call->until_ns != 0 && call->until_ns != end_ns))
+	if (refunded == 0 || (call->until_ns != 0 && call->until_ns != end_ns))
 		return false;
-	*count -= back;
+	*count -= refunded;
 	*state = *count == 0 ? (struct algo_state){0, 0}
 	                     : (struct algo_state){end_ns, (uint32_t)(*count - 1)};
 	return true;
 }
 
+/* Returns whether the state changed. */
 bool window_step(const struct algo_limit *limit, const struct algo_call *call,
                  const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
 {

@@ -1,5 +1,6 @@
 /*
- * uses.c: decides by lists of uses (uses.h): the step of slots, logs and concurrency limits.
+ * uses.c: decides sliding_counter, sliding_window, sliding_log and concurrency limits on states
+ * that are lists of uses. A use is a number of units with the time at which it ends.
  *
  * All three add up the units in use, grant units that fit the quota beside these, and compute when
  * enough of them will have ended. They differ in the use to which a request adds its units, and in
@@ -9,12 +10,12 @@
 
 #include <string.h>
 
-/* A state as one call sees it. */
+/* A key's list of uses as one call sees it. */
 struct view {
 	const struct algo_limit *limit;
 	struct uses *uses;
-	size_t expired; /* the number of expired uses: they stay, for clocks that lag, until units are
-	                 taken */
+	size_t expired_count; /* expired uses are first: they stay, for clocks that lag, until units are
+	                         added */
 	uint64_t now_ns;
 	uint64_t at_ns;   /* now, or the time of the newest use if that is later (by another clock) */
 	uint64_t life_ns; /* from the time of a use to its end */
@@ -22,20 +23,22 @@ struct view {
 	bool merged;      /* slots, log: merge_uses has put all units into one use, of now */
 };
 
+/* Returns the units of all uses that have not expired, at full weight. */
 static uint64_t total_units(const struct view *view)
 {
 	uint64_t units = 0;
 
-	for (size_t i = view->expired; i < view->uses->count; i++)
+	for (size_t i = view->expired_count; i < view->uses->count; i++)
 		units += view->uses->entries[i].units;
 	return units;
 }
 
+/* Returns the units that count against the quota: those that fade count less and less. */
 static uint64_t units_in_use(const struct view *view)
 {
 	uint64_t units = 0;
 
-	for (size_t i = view->expired; i < view->uses->count; i++) {
+	for (size_t i = view->expired_count; i < view->uses->count; i++) {
 		const struct uses_entry *use = &view->uses->entries[i];
 		uint64_t left_ns = use->until_ns - view->at_ns;
 
@@ -45,19 +48,22 @@ static uint64_t units_in_use(const struct view *view)
 	return units;
 }
 
-/* The time at which no more than `room` units will be in use, if no request comes. */
-static uint64_t when_units_fit(const struct view *view, uint64_t room)
+/*
+ * Returns the time at which no more than `most` units will be in use, if no request comes. If units
+ * fade, the use that reaches this number has only faded in part then.
+ */
+static uint64_t when_units_fit(const struct view *view, uint64_t most)
 {
 	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
-	const struct uses_entry *use = &view->uses->entries[view->expired];
+	const struct uses_entry *use = &view->uses->entries[view->expired_count];
 
-	for (; rest - use->units > room; use++)
+	for (; rest - use->units > most; use++)
 		rest -= use->units;
 	rest -= use->units;
 	if (fade_ns == 0)
 		return use->until_ns;
 	return use->until_ns - fade_ns +
-	       (uint64_t)(((u128)sat_sub(use->units, room - rest) * fade_ns + use->units - 1) /
+	       (uint64_t)(((u128)sat_sub(use->units, most - rest) * fade_ns + use->units - 1) /
 	                  use->units);
 }
 
@@ -66,9 +72,10 @@ static void drop_first_uses(struct view *view)
 {
 	struct uses *uses = view->uses;
 
-	uses->count -= view->expired;
-	memmove(uses->entries, uses->entries + view->expired, uses->count * sizeof *uses->entries);
-	view->expired = 0;
+	uses->count -= view->expired_count;
+	memmove(uses->entries, uses->entries + view->expired_count,
+	        uses->count * sizeof *uses->entries);
+	view->expired_count = 0;
 }
 
 /* Drops the oldest uses as long as the others alone fill the quota. */
@@ -76,12 +83,12 @@ static void drop_replaced_uses(struct view *view)
 {
 	const struct uses_entry *uses = view->uses->entries;
 	uint64_t units = total_units(view);
-	size_t before = view->expired;
+	size_t before = view->expired_count;
 
-	while (view->expired < view->uses->count &&
-	       units - uses[view->expired].units >= view->limit->quota)
-		units -= uses[view->expired++].units;
-	if (view->expired > before)
+	while (view->expired_count < view->uses->count &&
+	       units - uses[view->expired_count].units >= view->limit->quota)
+		units -= uses[view->expired_count++].units;
+	if (view->expired_count > before)
 		drop_first_uses(view);
 }
 
@@ -90,8 +97,9 @@ static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
-/* Adds the units of a request, to a new use or an equal one. Returns the name for a refund. */
-static uint64_t take_units(struct view *view, const struct algo_call *call)
+/* Adds the units of a request, in a use of their own. Returns the time that names it in a refund.
+ */
+static uint64_t add_units(struct view *view, const struct algo_call *call)
 {
 	const struct algo_limit *limit = view->limit;
 	struct uses_entry use = {.units = call->cost};
@@ -119,28 +127,29 @@ static uint64_t take_units(struct view *view, const struct algo_call *call)
 	return limit->record == ALGO_RECORD_LOG ? use.id : use.until_ns;
 }
 
-/* The units of a use that the refund may release. */
+/* Returns the units of a use that the refund may release: it can name a permit, or the use's time.
+ */
 static uint64_t refundable_units(const struct view *view, const struct algo_call *call,
                                  const struct uses_entry *use)
 {
-	bool named = call->until_ns != 0;
+	bool names_time = call->until_ns != 0;
 
 	switch (view->limit->record) {
 	case ALGO_RECORD_LEASES:
-		if (use->id != leases_word(call->permit) || (named && use->until_ns != call->until_ns))
+		if (use->id != leases_word(call->permit) || (names_time && use->until_ns != call->until_ns))
 			return 0;
 		return use->units;
 	default:
-		return named && use->id != call->until_ns ? 0 : use->units;
+		return names_time && use->id != call->until_ns ? 0 : use->units;
 	}
 }
 
-/* Removes the permit's name from a use that was refunded in part: the rest stays until its end. */
-static void unname_use(struct view *view, const struct algo_call *call)
+/* After a refund of a part: the rest of the use stays until its end, without the permit's id. */
+static void detach_use_from_permit(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
 
-	for (size_t i = view->expired; i < uses->count; i++) {
+	for (size_t i = view->expired_count; i < uses->count; i++) {
 		struct uses_entry use = uses->entries[i];
 
 		if (use.id == 0 || refundable_units(view, call, &use) == 0)
@@ -153,25 +162,25 @@ static void unname_use(struct view *view, const struct algo_call *call)
 }
 
 /* Releases units, of the newest uses first. Returns their number. */
-static uint64_t give_back_units(struct view *view, const struct algo_call *call)
+static uint64_t release_units(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
 	uint64_t left = call->cost;
 	size_t n = uses->count, kept = 0;
 
-	for (size_t i = n; i-- > view->expired;) {
+	for (size_t i = n; i-- > view->expired_count;) {
 		struct uses_entry *use = &uses->entries[i];
-		uint64_t back = u64_min(left, refundable_units(view, call, use));
+		uint64_t released = u64_min(left, refundable_units(view, call, use));
 
-		use->units -= back;
-		left -= back;
+		use->units -= released;
+		left -= released;
 	}
 	for (size_t i = 0; i < n; i++)
 		if (uses->entries[i].units > 0)
 			uses->entries[kept++] = uses->entries[i];
 	uses->count = kept;
 	if (call->op == ALGO_REFUND_LAST && call->until_ns != 0 && left < call->cost)
-		unname_use(view, call);
+		detach_use_from_permit(view, call);
 	return call->cost - left;
 }
 
@@ -183,9 +192,9 @@ static void merge_uses(struct view *view)
 
 	view->at_ns = view->now_ns;
 	view->merged = true;
-	uses->count = view->expired = 0;
+	uses->count = view->expired_count = 0;
 	if (all.cost > 0)
-		take_units(view, &all);
+		add_units(view, &all);
 }
 
 /* Lets leases begin now that were written under a clock that was set back since. */
@@ -201,6 +210,8 @@ static void cut_back_leases(struct view *view)
 	}
 }
 
+/* Makes the view of a list: what has expired, and how long uses live, which depends on the limit.
+ */
 static struct view view_uses(const struct algo_limit *limit, const struct algo_time *time,
                              struct uses *uses)
 {
@@ -220,48 +231,50 @@ static struct view view_uses(const struct algo_limit *limit, const struct algo_t
 	}
 	if (limit->record != ALGO_RECORD_LEASES)
 		view.at_ns = u64_max(view.at_ns, sat_sub(uses->until_ns, view.life_ns));
-	while (view.expired < uses->count && uses->entries[view.expired].until_ns <= view.at_ns)
-		view.expired++;
+	while (view.expired_count < uses->count &&
+	       uses->entries[view.expired_count].until_ns <= view.at_ns)
+		view.expired_count++;
 	if (view.at_ns > view.now_ns + ALGO_SKEW_NS)
 		merge_uses(&view);
 	return view;
 }
 
-/* Decides an acquire or peek. Returns the name of the units that it took, or 0. */
+/* Decides an acquire or peek. Returns the time that names the added units in a refund, or 0. */
 static uint64_t request_units(struct view *view, const struct algo_call *call, bool replaces,
                               struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->limit;
-	bool holds_places = limit->record == ALGO_RECORD_LEASES;
+	bool has_leases = limit->record == ALGO_RECORD_LEASES;
 	uint64_t cost = u64_max(call->cost, 1), retry_ns;
 
-	if (holds_places && algo_op_consumes(call->op))
+	if (has_leases && algo_op_consumes(call->op))
 		cut_back_leases(view);
 	if (units_in_use(view) + cost <= limit->quota || replaces)
-		return algo_consumes(call) ? take_units(view, call) : 0;
+		return algo_consumes(call) ? add_units(view, call) : 0;
 	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
-	if (holds_places) /* most requests end long before their lease */
-		retry_ns =
-		    u64_min(limit->retry_ns, view->uses->entries[view->expired].until_ns - view->now_ns);
+	if (has_leases) /* most requests end long before their lease */
+		retry_ns = u64_min(limit->retry_ns,
+		                   view->uses->entries[view->expired_count].until_ns - view->now_ns);
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
 	return 0;
 }
 
 static void refund_units(struct view *view, const struct algo_call *call, struct algo_decision *out)
 {
-	bool gave = give_back_units(view, call) > 0;
+	bool has_released = release_units(view, call) > 0;
 
 	if (view->limit->record == ALGO_RECORD_LEASES) /* named by permits, not by times */
-		out->allowed = gave || call->permit == 0;
+		out->allowed = has_released || call->permit == 0;
 	else
-		algo_decision_refund(out, call, gave);
+		algo_decision_refund(out, call, has_released);
 }
 
+/* Performs an operation. Returns the time that names the units that it added, or 0. */
 uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
                    const struct algo_time *time, struct uses *uses, struct algo_decision *out)
 {
 	struct view view;
-	uint64_t name_ns = 0;
+	uint64_t refund_time_ns = 0;
 	bool replaces;
 
 	algo_decision_allow(out);
@@ -272,15 +285,15 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	if (replaces)
 		drop_replaced_uses(&view);
 	if (algo_op_requests(call->op))
-		name_ns = request_units(&view, call, replaces, out);
+		refund_time_ns = request_units(&view, call, replaces, out);
 	else if (algo_op_releases(call->op))
 		refund_units(&view, call, out);
-	else if (call->op == ALGO_RESET && view.expired < uses->count)
-		uses->count = view.expired = 0;
+	else if (call->op == ALGO_RESET && view.expired_count < uses->count)
+		uses->count = view.expired_count = 0;
 	out->remaining = sat_sub(limit->quota, units_in_use(&view));
-	if (uses->count > view.expired)
+	if (uses->count > view.expired_count)
 		out->reset_after_ns = uses->entries[uses->count - 1].until_ns - view.now_ns;
 	else
 		out->reset_after_ns = 0;
-	return name_ns;
+	return refund_time_ns;
 }

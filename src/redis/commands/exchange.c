@@ -25,7 +25,7 @@ void exchange_begin_votes(struct exchange *exchange, const struct exchange_serve
 	exchange->word_count = 2;
 	NUMBERS_ADD(&numbers, server->known_version, server->rejoining, params->quorum,
 	            params->sleep_ns / 1000, params->probes, probe_lifetime_us(params),
-	            params->together, params->failure_percent,
+	            params->judges_probes_together, params->failure_percent,
 	            params->slow_ns ? params->slow_percent : 0, server->lease_ns / 1000,
 	            params->sleep_max_ns / 1000);
 	add_word(&exchange->message, slice_of(server->id));

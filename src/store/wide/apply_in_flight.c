@@ -235,11 +235,14 @@ static void update_headroom(const struct in_flight_view *view, unsigned priority
 {
 	struct headroom after;
 
-	if (!view->snapshot.has_priorities || view->header != IN_FLIGHT_OPEN || view->limits.probes_all)
+	if (!view->snapshot.has_priorities || view->header != IN_FLIGHT_OPEN ||
+	    view->limits.is_probe_of_all)
 		return;
 	after = view->snapshot.headroom;
-	if (passed ? headroom_record_pass(&after, priority, view->limits.ordinary, prng_next())
-	           : headroom_record_denial(&after, priority, view->limits.ordinary, prng_next()))
+	if (passed
+	        ? headroom_record_pass(&after, priority, view->limits.quota_without_probe, prng_next())
+	        : headroom_record_denial(&after, priority, view->limits.quota_without_probe,
+	                                 prng_next()))
 		in_flight_store_headroom(&view->key.states[0].at, &view->snapshot, &after);
 }
 

@@ -122,7 +122,7 @@ static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void *
 	unsigned answers = 0;
 
 	(void)unused;
-	assert_false(limits.probes_all); /* nothing was measured */
+	assert_false(limits.is_probe_of_all); /* nothing was measured */
 	do {
 		struct estimate_report report = {.outcome = WEIR_OUTCOME_SUCCESS,
 		                                 .window = estimate_window(&params, cells)};
@@ -134,7 +134,7 @@ static void no_priority_has_room_until_a_probe_has_confirmed_the_baseline(void *
 			report.counted |= change.counts;
 		}
 		limits = estimate_limits(&params, cells, 0, 0, true);
-	} while (++answers <= 20 || (limits.probes_all && answers < 40 * WINDOW));
+	} while (++answers <= 20 || (limits.is_probe_of_all && answers < 40 * WINDOW));
 	assert_in_range(answers, 3 * KNEE_LEAST, 40 * WINDOW - 1); /* the first window, one more, a probe */
 	assert_in_range(limits.quota, 1, 12); /* it was 20, beside 4 workers */
 }

@@ -181,7 +181,7 @@ static void probes_may_be_judged_together(void **unused)
 
 		params->probes = 4;
 		params->minimum = 100; /* of the window, not of probes */
-		params->together = true;
+		params->judges_probes_together = true;
 		params->ramp_ns = 0;
 		breaker_open(&breaker, NOW);
 		for (int i = 0; i < 4; i++)

@@ -82,7 +82,7 @@ static void half_of_the_room_stays_if_no_lower_class_passes(void **state)
 
 static void a_probe_denies_lower_classes_first(void **state)
 {
-	struct headroom_limits limits = {.quota = 18, .ordinary = 24, .probes = true};
+	struct headroom_limits limits = {.quota = 18, .quota_without_probe = 24, .is_probe = true};
 	struct headroom headroom = {{0}};
 
 	(void)state;
@@ -93,13 +93,13 @@ static void a_probe_denies_lower_classes_first(void **state)
 	denied_beside(&headroom, 2, 9, 24);
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
 	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - 6 / HEADROOM_DEEPER);
-	limits.ordinary = 60;
+	limits.quota_without_probe = 60;
 	assert_int_equal(headroom_quota(&headroom, 9, &limits), 18 - HEADROOM_GROW); /* half of the room */
-	limits.probes_all = true;
+	limits.is_probe_of_all = true;
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 18);
 	limits.quota = 2;
 	assert_int_equal(headroom_quota(&headroom, 9, &limits), 1); /* some pass, so the probe ends */
-	limits = (struct headroom_limits){.quota = 24, .ordinary = 24};
+	limits = (struct headroom_limits){.quota = 24, .quota_without_probe = 24};
 	assert_int_equal(headroom_quota(&headroom, 2, &limits), 24 + 2 * HEADROOM_GROW);
 	assert_int_equal(headroom_quota(&headroom, 9, &limits), 24);
 }
