@@ -1,3 +1,7 @@
+/*
+ * dial.c: opens a blocking connection to a server, with or without TLS, and logs in. For `weir
+ * bench` and `weir ask`.
+ */
 #include "load/dial.h"
 
 #include <errno.h>
@@ -21,23 +25,23 @@ bool dial_send(int fd, struct slice bytes)
 	return true;
 }
 
-/* Sends the bytes that TLS has for the server, such as an alert. */
-static bool send_wire(int fd, struct buffer *wire)
+/* Sends the encrypted bytes that TLS has for the server. False, with errno, if that fails. */
+static bool send_and_empty(int fd, struct buffer *encrypted)
 {
-	bool sent = dial_send(fd, (struct slice){wire->data, wire->len});
+	bool sent = dial_send(fd, (struct slice){encrypted->data, encrypted->len});
 
-	wire->len = 0;
+	encrypted->len = 0;
 	return sent;
 }
 
 /*
- * Does the handshake, whose first message is in `wire`. `plain` stays empty, since the server does
- * not send before it is asked.
+ * Does the handshake of TLS, whose first message is in `encrypted`. `plain` stays empty,
+ * because the server sends no data before a request.
  */
-static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct buffer *wire,
+static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct buffer *encrypted,
                         struct weir_error *error)
 {
-	bool sent = send_wire(fd, wire);
+	bool sent = send_and_empty(fd, encrypted);
 	char bytes[4096];
 
 	while (sent && !tls_is_ready(tls)) {
@@ -49,8 +53,8 @@ static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct bu
 			                 "the server closed the connection during the handshake");
 		if (got < 0)
 			break;
-		status = tls_decrypt(tls, (struct slice){bytes, (size_t)got}, plain, wire);
-		sent = send_wire(fd, wire);
+		status = tls_decrypt(tls, (struct slice){bytes, (size_t)got}, plain, encrypted);
+		sent = send_and_empty(fd, encrypted);
 		if (status != WEIR_OK)
 			return error_set(error, status, "%s", tls_error(tls));
 	}
@@ -60,15 +64,15 @@ static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct bu
 static int open_tls(struct tls **tls, const struct dial_tls *trust, int fd,
                     struct weir_error *error)
 {
-	struct buffer plain = {0}, wire = {0};
-	int status = tls_open(tls, trust->context, trust->name, &wire);
+	struct buffer plain = {0}, encrypted = {0};
+	int status = tls_open(tls, trust->context, trust->name, &encrypted);
 
 	if (status == WEIR_OK)
-		status = do_handshake(*tls, fd, &plain, &wire, error);
+		status = do_handshake(*tls, fd, &plain, &encrypted, error);
 	else
 		error_set(error, status, "out of memory");
 	buffer_free(&plain);
-	buffer_free(&wire);
+	buffer_free(&encrypted);
 	return status;
 }
 
@@ -97,15 +101,17 @@ void dial_add_argument(struct buffer *out, const char *word)
 	buffer_add_text(out, "\r\n");
 }
 
-static bool send_login(int fd, struct tls *tls, struct slice login, struct buffer *wire)
+/* Sends the command that logs in, with TLS encrypted. */
+static bool send_login(int fd, struct tls *tls, struct slice login, struct buffer *encrypted)
 {
 	if (!tls)
 		return dial_send(fd, login);
-	return tls_encrypt(tls, login, wire) == WEIR_OK && !wire->failed && send_wire(fd, wire);
+	return tls_encrypt(tls, login, encrypted) == WEIR_OK && !encrypted->failed &&
+	       send_and_empty(fd, encrypted);
 }
 
-/* Appends the next bytes of the server to `reply`. */
-static int read_some(int fd, struct tls *tls, struct buffer *reply, struct buffer *wire,
+/* Waits for bytes of the server, and appends them to `reply`, plain. */
+static int read_more(int fd, struct tls *tls, struct buffer *reply, struct buffer *encrypted,
                      struct weir_error *error)
 {
 	char bytes[512];
@@ -116,22 +122,28 @@ static int read_some(int fd, struct tls *tls, struct buffer *reply, struct buffe
 		                 got < 0 ? strerror(errno) : "the server closed the connection");
 	if (!tls)
 		buffer_add(reply, bytes, (size_t)got);
-	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, reply, wire) != WEIR_OK)
+	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, reply, encrypted) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "%s", tls_error(tls));
-	return send_wire(fd, wire) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
+	return send_and_empty(fd, encrypted) ? WEIR_OK
+	                                     : error_set(error, WEIR_EIO, "%s", strerror(errno));
 }
 
+static bool has_line(const struct buffer *reply)
+{
+	return reply->len > 0 && memchr(reply->data, '\n', reply->len);
+}
+
+/* Sends `login`, and reads the first line of the reply: "+OK", or "-" and an error. */
 int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *error)
 {
-	struct buffer reply = {.max = REPLY_MAX}, wire = {0};
+	struct buffer reply = {.max = REPLY_MAX}, encrypted = {0};
 	struct slice rest, line = {NULL, 0};
-	int status = send_login(fd, tls, login, &wire)
+	int status = send_login(fd, tls, login, &encrypted)
 	                 ? WEIR_OK
 	                 : error_set(error, WEIR_EIO, "%s", strerror(errno));
 
-	while (status == WEIR_OK && !reply.failed &&
-	       !(reply.len && memchr(reply.data, '\n', reply.len)))
-		status = read_some(fd, tls, &reply, &wire, error);
+	while (status == WEIR_OK && !reply.failed && !has_line(&reply))
+		status = read_more(fd, tls, &reply, &encrypted, error);
 	rest = (struct slice){reply.data, reply.len};
 	if (reply.len > 0)
 		line = slice_cut(&rest, '\r');
@@ -141,6 +153,6 @@ int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *
 		status = error_set(error, WEIR_EIO, "expected +OK to a login, found '%.*s'", (int)line.len,
 		                   line.len > 0 ? line.data : "");
 	buffer_free(&reply);
-	buffer_free(&wire);
+	buffer_free(&encrypted);
 	return status;
 }

@@ -1,3 +1,7 @@
+/*
+ * keys.c: draws the numbers of keys for the requests of `weir bench`, by a uniform or a Zipf
+ * distribution, in sequence, or always the same, reproducibly from a seed.
+ */
 #include "load/keys.h"
 
 #include <math.h>
@@ -10,6 +14,7 @@
 
 #define EXPONENT_MAX 100
 
+/* Accepts numbers above 0 and up to EXPONENT_MAX. */
 static bool parse_exponent(struct slice text, double *out)
 {
 	char copy[32], *end;
@@ -27,16 +32,16 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
 	static const struct {
 		struct slice name;
 		enum keys_kind kind;
-	} plain[] = {
+	} distributions[] = {
 	    {SLICE("uniform"), KEYS_UNIFORM},
 	    {SLICE("sequential"), KEYS_SEQUENTIAL},
 	    {SLICE("single"), KEYS_SINGLE},
 	};
 	struct slice exponent = text;
 
-	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-		if (slice_equal(text, plain[i].name)) {
-			out->kind = plain[i].kind;
+	for (size_t i = 0; i < sizeof distributions / sizeof *distributions; i++)
+		if (slice_equal(text, distributions[i].name)) {
+			out->kind = distributions[i].kind;
 			return WEIR_OK;
 		}
 	if (slice_skip(&exponent, SLICE("zipf:")) && parse_exponent(exponent, &out->exponent)) {
@@ -51,12 +56,12 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
 
 /*
  * Zipf: draws key k of 1 to n with probability proportional to h(k) = k^-s, by rejection-inversion
- * (Hörmann and Derflinger, "Rejection-inversion to generate variates from
- * monotone discrete distributions", 1996), which needs no table. A point
- * below the integral H of h is drawn and inverted to x, which rounds to k. The key k is
- * accepted if the point lies in the last h(k) of H before k + 1/2, because there a
- * column of h(k) fits under the convex h. `accept` is a distance between k and
- * x within which that holds for all k; it accepts most draws.
+ * (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
+ * distributions", 1996), which needs no table. H is the integral of h from 1. A number y is drawn
+ * between H(3/2) - h(1) and H(n + 1/2), and inverted to x, which rounds to k. The key k is accepted
+ * if y lies in the last h(k) of H before H(k + 1/2), because there a column of h(k) fits under the
+ * convex h. Otherwise another y is drawn. `accept_distance` is a distance from x up to k within
+ * which that holds for all k: it accepts most draws without further computation.
  */
 
 /* (e^t - 1) / t and log(1 + t) / t, which tend to 1. */
@@ -70,42 +75,46 @@ static double log1p_over(double t)
 	return fabs(t) > 1e-8 ? log1p(t) / t : 1 - t / 2;
 }
 
-static double weight(double s, double x)
+/* h(x) for the exponent s */
+static double zipf_weight(double s, double x)
 {
 	return exp(-s * log(x));
 }
 
-/* The integral of `weight` from 1 to x, in a form that includes s = 1. */
-static double integral(double s, double x)
+/* H(x), in a form that includes s = 1. */
+static double zipf_integral(double s, double x)
 {
 	return log(x) * expm1_over((1 - s) * log(x));
 }
 
-static double integral_inverse(double s, double y)
+/* The x for which H(x) is y. */
+static double zipf_integral_inverse(double s, double y)
 {
 	return exp(log1p_over(fmax(y * (1 - s), -1)) * y);
 }
 
+/* Computes once what each draw needs. */
 static void zipf_start(struct keys *keys)
 {
 	double s = keys->options.exponent;
 
-	keys->first = integral(s, 1.5) - 1;
-	keys->last = integral(s, (double)keys->options.count + 0.5);
-	keys->accept = 2 - integral_inverse(s, integral(s, 2.5) - weight(s, 2));
+	keys->y_min = zipf_integral(s, 1.5) - 1;
+	keys->y_max = zipf_integral(s, (double)keys->options.count + 0.5);
+	keys->accept_distance = 2 - zipf_integral_inverse(s, zipf_integral(s, 2.5) - zipf_weight(s, 2));
 }
 
+/* Draws a key from 0, by the method above. */
 static uint64_t zipf_next(struct keys *keys)
 {
 	double s = keys->options.exponent;
 
 	for (;;) {
 		double u = (double)(prng_step(&keys->state) >> 11) * 0x1p-53;
-		double y = keys->last + u * (keys->first - keys->last);
-		double x = integral_inverse(s, y);
+		double y = keys->y_max + u * (keys->y_min - keys->y_max);
+		double x = zipf_integral_inverse(s, y);
 		double k = fmin(fmax(floor(x + 0.5), 1), (double)keys->options.count);
 
-		if (k - x <= keys->accept || y >= integral(s, k + 0.5) - weight(s, k))
+		if (k - x <= keys->accept_distance || y >= zipf_integral(s, k + 0.5) - zipf_weight(s, k))
 			return (uint64_t)k - 1;
 	}
 }
@@ -114,11 +123,11 @@ void keys_start(struct keys *keys, const struct keys_options *options, uint64_t 
                 size_t parts)
 {
 	*keys = (struct keys){.options = *options, .state = seed};
-	if (options->kind == KEYS_SEQUENTIAL) {
+	if (options->kind == KEYS_SEQUENTIAL) { /* the state is the next key */
 		keys->state = (uint64_t)((u128)options->count * part / parts);
 		return;
 	}
-	for (size_t i = 0; i < part; i++)
+	for (size_t i = 0; i < part; i++) /* another seed for each part, drawn from the first */
 		prng_step(&keys->state);
 	keys->state = prng_step(&keys->state);
 	if (options->kind == KEYS_ZIPF)

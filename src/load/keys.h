@@ -21,8 +21,8 @@ struct keys_options {
 
 struct keys {
 	struct keys_options options;
-	uint64_t state;
-	double first, last, accept; /* zipf: see keys.c */
+	uint64_t state;                       /* of the random numbers; sequential: the next key */
+	double y_min, y_max, accept_distance; /* zipf: see keys.c */
 };
 
 /** "uniform", "zipf:1.1", "sequential" or "single". Errors: EINVAL with what was expected. */

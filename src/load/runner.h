@@ -28,19 +28,20 @@ struct runner {
 	pthread_t thread;
 	int epoll;
 	struct runner_conn *conns;
-	size_t conn_count;         /* connections opened */
-	size_t conn_alive;         /* connections that have not been lost */
-	size_t in_flight;          /* requests in flight */
-	struct runner_conn **free; /* a ring of connections that may have capacity for a request */
-	size_t free_first, free_count;
-	char *out;              /* `pipeline` copies of the request */
-	char *in;               /* the bytes of one read */
-	struct buffer wire;     /* with TLS: one write, encrypted */
-	struct buffer plain;    /* with TLS: one read, decrypted */
-	uint64_t sent;          /* with the warm-up's; also the number of the next request */
-	uint64_t limit;         /* of `sent` */
-	bool measuring;         /* the warm-up is over, and `limit` known */
-	uint64_t received_ns;   /* when bytes last arrived, or the first request in flight was sent */
+	size_t conn_count;          /* connections opened */
+	size_t alive_count;         /* connections that have not been lost */
+	size_t in_flight;           /* requests in flight */
+	struct runner_conn **ready; /* a ring of connections that may have capacity for a request */
+	size_t ready_first, ready_count;
+	char *request_copies; /* one for each of `pipeline`, to send at once */
+	char *read_bytes;     /* the bytes of one read */
+	struct buffer wire;   /* with TLS: one write, encrypted */
+	struct buffer plain;  /* with TLS: one read, decrypted */
+	uint64_t sent;        /* with the warm-up's; also the number of the next request */
+	uint64_t limit;       /* of `sent`; UINT64_MAX for none */
+	bool is_measuring;    /* the warm-up is over, and `limit` known */
+	uint64_t
+	    last_progress_ns;   /* when bytes last arrived, or the first request in flight was sent */
 	uint64_t last_reply_ns; /* 0 for none */
 	struct keys keys;
 	struct load_counts counts;

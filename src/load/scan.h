@@ -20,18 +20,18 @@ struct scan;
 
 /* How replies are read. */
 struct scan_rules {
+	/* Reads one line of a reply; returns false if it can't be understood. */
 	bool (*read_line)(const struct scan_rules *rules, struct scan *scan, struct slice line);
-	int64_t
-	    allowed; /* for RESP: the integer that means allowed; negative if replies decide nothing */
+	int64_t allowing_integer; /* for RESP: it means allowed; negative if replies decide nothing */
 };
 
 /* Zeroed is the beginning of a stream. */
 struct scan {
-	uint64_t skip;    /* bytes of a body that have not arrived */
-	uint64_t pending; /* for RESP: values that are missing; for HTTP: 1 until the headers end */
-	uint64_t body;    /* for HTTP: Content-Length */
-	bool begun;       /* a reply has begun */
-	bool sized;       /* for HTTP: the length of the body is known */
+	uint64_t skip_bytes;     /* of a body, which have not arrived */
+	uint64_t missing_values; /* for RESP: of the reply; for HTTP: 1 until the headers end */
+	uint64_t content_length; /* for HTTP */
+	bool in_reply;           /* a reply has begun */
+	bool has_known_length;   /* for HTTP: of the body */
 	enum scan_outcome outcome;
 	size_t line_len;
 	char line[SCAN_LINE_MAX]; /* the beginning of a line that has not ended */

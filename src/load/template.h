@@ -16,10 +16,10 @@
 struct template
 {
 	struct buffer bytes;
-	size_t key_at[TEMPLATE_KEYS_MAX]; /* where the digits that vary begin */
+	size_t key_offsets[TEMPLATE_KEYS_MAX]; /* where the digits that vary begin */
 	size_t key_count;
 	size_t key_len; /* in bytes: decimal, zeros before it */
-	size_t digits;  /* those of key_len that vary */
+	size_t digits;  /* the last bytes of a key, which vary */
 };
 
 /**
