@@ -1,9 +1,16 @@
+/*
+ * newest.c: finds the n newest of many entries by their ends, for a refund that names no permit.
+ *
+ * A first pass over the ends adds a sample of each sorted *chunk*; the samples surround the n-th
+ * end by an upper and a lower one. A second pass counts the ends above the upper sample, and keeps
+ * the few between the two, from which the n-th is read. If n is small, the first pass suffices.
+ */
 #include "records/newest.h"
 
 #include "base/number.h"
 
-/* For up to this n, all ends that matter are kept. */
-#define FEW (NEWEST_CHUNK / 2)
+/* For up to this n, a chunk always keeps the n newest ends so far, and there is no sample. */
+#define KEPT_N_MAX (NEWEST_CHUNK / 2)
 
 /* Sorts the greatest first. The C library's function may allocate. */
 static void sort_descending(uint64_t *ends, size_t count)
@@ -28,101 +35,113 @@ void newest_begin(struct newest *newest, uint64_t n)
 {
 	newest->n = n;
 	newest->count = newest->least = 0;
-	newest->filled = newest->samples = newest->between = 0;
-	newest->chunks = 0;
-	newest->beyond = newest->at_later = newest->at_earlier = 0;
+	newest->chunk_count = newest->sample_count = newest->between_count = 0;
+	newest->reduced_chunks = 0;
+	newest->above_upper = newest->at_upper = newest->at_lower = 0;
 }
 
 /* Adds each NEWEST_STEP-th end of the sorted chunk to the sample. */
 static void sample_chunk(struct newest *newest)
 {
-	newest->chunks++;
-	for (size_t i = NEWEST_STEP - 1; i < newest->filled && newest->samples < NEWEST_SAMPLES;
-	     i += NEWEST_STEP)
-		newest->sample[newest->samples++] = newest->chunk[i];
-	newest->filled = 0;
+	newest->reduced_chunks++;
+	for (size_t i = NEWEST_STEP - 1;
+	     i < newest->chunk_count && newest->sample_count < NEWEST_SAMPLES; i += NEWEST_STEP)
+		newest->sample[newest->sample_count++] = newest->chunk[i];
+	newest->chunk_count = 0;
 }
 
+/* Makes space in a full chunk: keeps its n newest ends, or samples it. */
 static void reduce_chunk(struct newest *newest)
 {
-	sort_descending(newest->chunk, newest->filled);
-	if (newest->n <= newest->filled)
+	sort_descending(newest->chunk, newest->chunk_count);
+	if (newest->n <= newest->chunk_count)
 		newest->least = u64_max(newest->least, newest->chunk[newest->n - 1]);
-	if (newest->n <= FEW)
-		newest->filled = u64_min(newest->filled, newest->n);
+	if (newest->n <= KEPT_N_MAX)
+		newest->chunk_count = u64_min(newest->chunk_count, newest->n);
 	else
 		sample_chunk(newest);
 }
 
+/* First pass. */
 void newest_add_end(struct newest *newest, uint64_t end)
 {
 	newest->count++;
 	if (end < newest->least)
 		return;
-	if (newest->filled == NEWEST_CHUNK)
+	if (newest->chunk_count == NEWEST_CHUNK)
 		reduce_chunk(newest);
-	newest->chunk[newest->filled++] = end;
+	newest->chunk[newest->chunk_count++] = end;
 }
 
-/* Sets `after` and `then` from the n-th of sorted ends. */
+/* Sets the n-th end from sorted ends, and how many of the first n are equal to it. */
 static void set_nth_end(struct newest *newest, const uint64_t *ends, uint64_t n)
 {
-	newest->after = ends[n - 1];
-	for (newest->then = 0; newest->then < n && ends[n - 1 - newest->then] == newest->after;)
-		newest->then++;
+	newest->nth_end = ends[n - 1];
+	for (newest->then_at_nth = 0;
+	     newest->then_at_nth < n && ends[n - 1 - newest->then_at_nth] == newest->nth_end;)
+		newest->then_at_nth++;
 }
 
+/*
+ * Ends the first pass: finds the n-th end, or chooses the samples that surround it. In each chunk
+ * up to NEWEST_STEP - 1 ends are newer than a sample but behind the one before it, so the rank of a
+ * sample is known to within that number for each chunk. Returns whether a second pass is needed.
+ */
 bool newest_needs_count(struct newest *newest, uint64_t n)
 {
-	uint64_t doubt, surely, enough;
+	uint64_t rank_error, upper_rank, lower_rank;
 
 	newest->n = n;
-	newest->after = newest->then = 0;
+	newest->nth_end = newest->then_at_nth = 0;
 	if (newest->n >= newest->count)
 		return false;
-	sort_descending(newest->chunk, newest->filled);
-	if (newest->chunks == 0) {
+	sort_descending(newest->chunk, newest->chunk_count);
+	if (newest->reduced_chunks == 0) {
 		set_nth_end(newest, newest->chunk, newest->n);
 		return false;
 	}
 	sample_chunk(newest);
-	sort_descending(newest->sample, newest->samples);
-	doubt = newest->chunks * (NEWEST_STEP - 1);
-	surely = u64_min(sat_sub(newest->n, doubt) / NEWEST_STEP, newest->samples);
-	enough = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
-	newest->later = surely > 0 ? newest->sample[surely - 1] : UINT64_MAX;
-	newest->earlier = enough <= newest->samples ? newest->sample[enough - 1] : 0;
-	newest->earlier = u64_max(newest->earlier, newest->least);
+	sort_descending(newest->sample, newest->sample_count);
+	rank_error = newest->reduced_chunks * (NEWEST_STEP - 1);
+	upper_rank = u64_min(sat_sub(newest->n, rank_error) / NEWEST_STEP, newest->sample_count);
+	lower_rank = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
+	newest->upper_sample = upper_rank > 0 ? newest->sample[upper_rank - 1] : UINT64_MAX;
+	newest->lower_sample = lower_rank <= newest->sample_count ? newest->sample[lower_rank - 1] : 0;
+	newest->lower_sample = u64_max(newest->lower_sample, newest->least);
 	return true;
 }
 
+/* Second pass. */
 void newest_count_end(struct newest *newest, uint64_t end)
 {
-	newest->beyond += end > newest->later;
-	newest->at_later += end == newest->later;
-	if (end == newest->earlier && end != newest->later)
-		newest->at_earlier++;
-	else if (end > newest->earlier && end < newest->later && newest->between++ < NEWEST_BETWEEN)
-		newest->ends[newest->between - 1] = end;
+	newest->above_upper += end > newest->upper_sample;
+	newest->at_upper += end == newest->upper_sample;
+	if (end == newest->lower_sample && end != newest->upper_sample)
+		newest->at_lower++;
+	else if (end > newest->lower_sample && end < newest->upper_sample &&
+	         newest->between_count++ < NEWEST_BETWEEN)
+		newest->ends[newest->between_count - 1] = end;
 }
 
+/* Ends the second pass. Returns false if the ends have changed so much that both must be repeated.
+ */
 bool newest_end_count(struct newest *newest)
 {
-	uint64_t rest = newest->n - newest->beyond;
+	uint64_t rest = newest->n - newest->above_upper;
 
-	if (newest->beyond >= newest->n || newest->between > NEWEST_BETWEEN)
+	if (newest->above_upper >= newest->n || newest->between_count > NEWEST_BETWEEN)
 		return false;
-	newest->after = newest->later;
-	newest->then = rest;
-	if (rest <= newest->at_later)
+	newest->nth_end = newest->upper_sample;
+	newest->then_at_nth = rest;
+	if (rest <= newest->at_upper)
 		return true;
-	rest -= newest->at_later;
-	sort_descending(newest->ends, newest->between);
-	if (rest <= newest->between) {
+	rest -= newest->at_upper;
+	sort_descending(newest->ends, newest->between_count);
+	if (rest <= newest->between_count) {
 		set_nth_end(newest, newest->ends, rest);
 		return true;
 	}
-	newest->after = newest->earlier;
-	newest->then = rest - newest->between;
-	return newest->then <= newest->at_earlier;
+	newest->nth_end = newest->lower_sample;
+	newest->then_at_nth = rest - newest->between_count;
+	return newest->then_at_nth <= newest->at_lower;
 }

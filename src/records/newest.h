@@ -34,13 +34,13 @@ struct newest {
 	uint64_t n;
 	uint64_t count; /* ends added */
 	uint64_t least; /* at least n ends are this or later: earlier ones are ignored */
-	size_t filled, samples;
-	unsigned chunks;
-	uint64_t later, earlier; /* the samples that surround the n-th end */
-	uint64_t beyond, at_later, at_earlier;
-	size_t between;
-	/* The n newest are all that end after `after`, and `then` of those that end at `after`. */
-	uint64_t after, then;
+	size_t chunk_count, sample_count;
+	unsigned reduced_chunks;
+	uint64_t upper_sample, lower_sample; /* the samples that surround the n-th end */
+	uint64_t above_upper, at_upper, at_lower;
+	size_t between_count;
+	/* The n newest are all that end after `nth_end`, and `then_at_nth` of those that end then. */
+	uint64_t nth_end, then_at_nth;
 	union {
 		struct {
 			uint64_t chunk[NEWEST_CHUNK], sample[NEWEST_SAMPLES];
@@ -78,13 +78,13 @@ bool newest_end_count(struct newest *newest);
 /** Whether an entry that ends at `end` is one of the n newest. */
 static inline bool newest_includes(const struct newest *newest, uint64_t end)
 {
-	return end > newest->after || (end == newest->after && newest->then > 0);
+	return end > newest->nth_end || (end == newest->nth_end && newest->then_at_nth > 0);
 }
 
 /** Counts the release of such an entry. */
 static inline void newest_count_release(struct newest *newest, uint64_t end)
 {
-	newest->then -= end == newest->after;
+	newest->then_at_nth -= end == newest->nth_end;
 }
 
 #endif

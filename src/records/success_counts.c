@@ -1,3 +1,11 @@
+/*
+ * success_counts.c: counts a key's recent requests, and how many the backend accepted, in the cells
+ * of the key's record, for a limit that sheds load by success ratio.
+ *
+ * The record has the time of the last request that passed, the counts of each *part* of the window,
+ * and the *demand*: requests by priority, in slots of time. A cell's low word is the key's tag and
+ * the part's number, so old parts need no cleaning.
+ */
 #include "records/success_counts.h"
 
 #define PASSED_AT 0
@@ -81,6 +89,7 @@ static void read_last_passed(const struct algo_limit *limit, const struct record
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns + (uint64_t)ahead_ns);
 }
 
+/* Adds the requests of each priority in the slots that still count. */
 static void read_demand(const struct success_params *params, const struct record *record,
                         struct success_state *state)
 {
@@ -99,6 +108,7 @@ static void read_demand(const struct success_params *params, const struct record
 	}
 }
 
+/* Adds the record's counts to the state: parts by how long ago they were. */
 void success_record_read(const struct algo_limit *limit, const struct record *record,
                          struct success_state *state)
 {
@@ -150,6 +160,7 @@ static unsigned index_of_success_part(const struct success_params *params, uint6
 	return PARTS_AT + (unsigned)(part % params->parts);
 }
 
+/* Adds `more` to the counts of a part. Gives up if another key takes over the record. */
 void success_record_add(const struct algo_limit *limit, const struct record_state *at,
                         uint64_t part, struct success_part more)
 {
@@ -165,6 +176,7 @@ void success_record_add(const struct algo_limit *limit, const struct record_stat
 	} while (!record_swap(at, index, before, pack_part(low, counts)) && record_is_own(at));
 }
 
+/* Counts a request of a priority below the highest (0) in its slot of demand. */
 void success_record_demand(const struct algo_limit *limit, const struct record_state *at,
                            uint64_t part, unsigned priority)
 {
@@ -186,6 +198,7 @@ void success_record_demand(const struct algo_limit *limit, const struct record_s
 	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
+/* Takes up to `n` requests off a part. Returns how many. */
 uint64_t success_record_refund(const struct algo_limit *limit, const struct record_state *at,
                                uint64_t part, uint64_t n)
 {

@@ -188,44 +188,44 @@ bool store_keyless_try(struct store_keyless *alone, const struct store_step *ste
 	return memory_try(&alone->cell, alone->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
 }
 
-static struct record_state record_of(struct store_keyless *alone, const struct algo_limit *limit)
+static struct record_state keyless_record(struct store_keyless *alone, const struct algo_limit *limit)
 {
 	return (struct record_state){
 	    &alone->cell, .record = {alone->record, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
 }
 
 /* Reads the header of a breaker without keys. Returns false if it has no state yet. */
-static bool find_health(struct record_state *at)
+static bool read_keyless_header(struct record_state *at)
 {
 	at->header = record_header(at);
 	return cell_tag(at->header) == KEYLESS_TAG;
 }
 
 /* Applies a call of an adaptive limit without keys, which counts permits in flight. */
-__attribute__((noinline)) static uint64_t apply_flying(struct store_keyless *alone,
+__attribute__((noinline)) static uint64_t apply_keyless_in_flight(struct store_keyless *alone,
                                                        const struct algo_limit *limit,
                                                        const struct algo_call *call,
                                                        uint64_t now_ns, struct algo_decision *out)
 {
-	struct wide_state state = {.at = record_of(alone, limit)};
+	struct wide_state state = {.at = keyless_record(alone, limit)};
 
 	algo_decision_allow(out);
 	return in_flight_apply(
-	    &(struct call_target){.alone = &state, .limit = &limit, .now_ns = now_ns}, call, out);
+	    &(struct call_target){.single_state = &state, .limit = &limit, .now_ns = now_ns}, call, out);
 }
 
 uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
                                   uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	if (limit->record == ALGO_RECORD_BREAKER) {
-		struct record_state at = record_of(alone, limit);
+		struct record_state at = keyless_record(alone, limit);
 
-		return find_health(&at) ? breaker_record_try_acquire(limit, &at, id, now_ns, out) : 0;
+		return read_keyless_header(&at) ? breaker_record_try_acquire(limit, &at, id, now_ns, out) : 0;
 	}
 	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return 0;
 	return u64_max(
-	    apply_flying(alone, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
+	    apply_keyless_in_flight(alone, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
 	    STORE_DENIED);
 }
 
@@ -235,13 +235,13 @@ bool store_keyless_try_report(struct store_keyless *alone, const struct algo_lim
 	struct algo_decision out;
 
 	if (limit->record == ALGO_RECORD_BREAKER) {
-		struct record_state at = record_of(alone, limit);
+		struct record_state at = keyless_record(alone, limit);
 
-		return find_health(&at) && breaker_record_try_report(limit, &at, report, now_ns);
+		return read_keyless_header(&at) && breaker_record_try_report(limit, &at, report, now_ns);
 	}
 	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return false;
-	apply_flying(alone, limit,
+	apply_keyless_in_flight(alone, limit,
 	             &(struct algo_call){.op = ALGO_REPORT,
 	                                 .cost = 1,
 	                                 .until_ns = report->until_ns,
@@ -256,7 +256,7 @@ uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step 
                            struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
-	struct record_state at = record_of(alone, step->limit);
+	struct record_state at = keyless_record(alone, step->limit);
 
 	if (alone->record)
 		return wide_apply_cell(&at, step->limit, &step->call, &time, out);

@@ -1,10 +1,11 @@
 /*
- * apply_breaker.c: carries out calls on a breaker's key: acquires, reports, refunds, resets, and
- * what an operator or a quorum group decides.
+ * apply_breaker.c: carries out calls on a circuit breaker's key: acquires, reports, refunds,
+ * resets, and what an operator or a quorum group decides.
  *
- * records/breaker_record.h keeps the key in cells that change one by one;
- * algo/outcomes/breaker_state.h computes each change. An acquire adds its permit to an in-flight
- * entry, and then, in half-open, a probe to the phase. A report first ends the probe, then releases
+ * A key's state is a header, its cell in a table, and a record, whose cells change one by one
+ * (records/breaker_record.h). algo/outcomes/breaker_state.h computes each change. An acquire adds
+ * its permit to an in-flight entry, and then, in half-open, a probe to the phase (closed, open,
+ * half-open, or forced by an operator). A report first ends the probe, then releases
  * the permit and counts the result. The call that finds that the window trips opens the breaker, by
  * one swap of the phase. docs/design/breaker-states.md says why the order is this, and what a
  * process leaves that dies in between.
@@ -17,6 +18,7 @@
 #include "store/wide/breaker_phase.h"
 #include "store/wide/breaker_view.h"
 
+/* Sets how long until the key has no state: no result counts and no permit is in flight. */
 static void set_reset_after(const struct breaker_view *view, const struct breaker_state *state,
                             uint64_t own_ns, struct algo_decision *out)
 {
@@ -45,6 +47,7 @@ static void deny(struct breaker_view *view, bool consumes, struct algo_decision 
 		breaker_phase_store_header(view, &view->snapshot.state);
 }
 
+/* Reads a copy of the view again: whether more permits are in flight than max_concurrent. */
 __attribute__((noinline, cold)) static bool read_is_over_bound(struct breaker_view again)
 {
 	fence_behind_swap();
@@ -95,7 +98,7 @@ static bool acquire_breaker_permit(struct breaker_view *view, const struct break
 	return true;
 }
 
-/* Lets a denied request pass if the limit only judges. */
+/* Lets a denied request pass if the limit only judges. Returns the end of its unrecorded permit. */
 static uint64_t pass_if_judge_only(const struct breaker_view *view, bool consumes,
                                    struct algo_decision *out)
 {
@@ -114,6 +117,7 @@ static bool is_unrecorded(const struct breaker_view *view, uint64_t until_ns)
 	       view->key.count == 1;
 }
 
+/* Decides on a request, and acquires unless it is a peek. Returns the permit's end, or 0. */
 static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_call *call,
                                 struct algo_decision *out)
 {
@@ -247,7 +251,10 @@ static void count_foreign(struct breaker_view *view, const struct algo_call *cal
 		              view->key.now_ns, permit.stripe});
 }
 
-/* Releases the newest permits. In half-open these are probes, whose results are ignored. */
+/*
+ * Releases the `n` newest permits. In half-open some of these are probes of the phase: they end
+ * first, with a result that is ignored.
+ */
 __attribute__((noinline)) static void release_newest(struct breaker_view *view, uint64_t n,
                                                      struct algo_decision *out)
 {
@@ -269,7 +276,7 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 	report_snapshot(view, out);
 }
 
-/* Releases one permit, or without a name the newest ones. */
+/* Carries out a report or refund: of one permit, or if the call names none, of the newest. */
 static void release_breaker_permits(struct breaker_view *view, const struct algo_call *call,
                                     struct algo_decision *out)
 {
@@ -357,6 +364,7 @@ static bool enter_phase(struct breaker_view *view, const struct breaker_state *a
 	       (stored == HEADER_STORED && breaker_phase_change(view, after, cause));
 }
 
+/* An operator's call: forces the key open or closed, or ends such a phase (auto). */
 static void force_phase(struct breaker_view *view, const struct algo_call *call,
                         struct algo_decision *out)
 {
@@ -469,7 +477,7 @@ uint64_t breaker_apply(const struct call_target *target, const struct algo_call 
 	struct breaker_view view;
 	uint64_t until_ns;
 
-	reported_key_begin(&view.key, target);
+	reported_key_init(&view.key, target);
 	if (apply_quiescent(&view.key, call, out, &until_ns))
 		return until_ns;
 	algo_decision_allow(out);

@@ -233,7 +233,7 @@ uint64_t leases_apply(const struct call_target *target, const struct algo_call *
 {
 	struct lease_view view;
 
-	reported_key_begin(&view.key, target);
+	reported_key_init(&view.key, target);
 	if (algo_consumes(call))
 		return acquire_permit(&view, call, out);
 	if (algo_op_requests(call->op))

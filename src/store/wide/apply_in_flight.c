@@ -486,7 +486,7 @@ uint64_t in_flight_apply(const struct call_target *target, const struct algo_cal
 {
 	struct in_flight_view view;
 
-	reported_key_begin(&view.key, target);
+	reported_key_init(&view.key, target);
 	if (algo_op_requests(call->op))
 		return acquire_or_peek(&view, algo_consumes(call), call->priority, out);
 	if (call->op == ALGO_RESET)

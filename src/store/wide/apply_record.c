@@ -1,6 +1,7 @@
 /*
- * apply_record.c: carries out calls on wide states: repeats a step (records/record.h) and its
- * change until the decision stands.
+ * apply_record.c: carries out calls on *wide states*, the states of keys that need more than one
+ * cell: a header in a table, and a record of cells behind it. Repeats a step (records/record.h),
+ * which decides and names the next cell to swap, until the decision stands.
  *
  * Only the header decides. A cell of the record is written after a check that the header is still
  * the one that the step has read. Which values a thread that stalls between the two may leave, and
@@ -18,14 +19,15 @@
 /* Wider records of a set are on too many pages. */
 #define TOUCHED_WIDTH 128
 
+/* When the state ends, by which a refund can name it. */
 static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
 {
 	return cell_is_empty(header) ? 0 : now_ns + (uint64_t)cell_ahead_ns(header, now_ns);
 }
 
 /* Takes a change that was made off the rest of the call. */
-static void subtract_done(struct record_step *step, struct algo_call *rest,
-                          const struct record_change *change)
+static void subtract_from_rest(struct record_step *step, struct algo_call *rest,
+                               const struct record_change *change)
 {
 	rest->cost -= change->refunded;
 	if (change->gap_name_ns != 0)
@@ -33,11 +35,11 @@ static void subtract_done(struct record_step *step, struct algo_call *rest,
 }
 
 /* Reports a refund. `rest` is the part of the call that was not done. */
-static void report_refund(const struct algo_call *asked, const struct algo_call *rest,
+static void report_refund(const struct algo_call *call, const struct algo_call *rest,
                           struct algo_decision *out)
 {
-	if (algo_op_releases(asked->op))
-		algo_decision_refund(out, asked, rest->cost < asked->cost);
+	if (algo_op_releases(call->op))
+		algo_decision_refund(out, call, rest->cost < call->cost);
 }
 
 /* Swaps the cell, and then those of older slots that a refund goes on to. */
@@ -49,7 +51,7 @@ static bool change_cells(const struct wide_state *state, struct record_step *ste
 		    !cell_swap(&state->at.record.cells[change->index], change->before, change->after))
 			return false;
 		if (!change->then_header)
-			subtract_done(step, rest, change);
+			subtract_from_rest(step, rest, change);
 		step->progress = change->progress;
 	} while (change->older_slots > 0 && slots_refund_older(step, change));
 	return true;
@@ -81,7 +83,7 @@ static bool apply_one_step(struct wide_state *state, struct record_step *step,
 		     !record_void_cells(&state->at, state->at.record.width, slots_void)) ||
 		    !wide_store_header(state, step, change.header))
 			return false;
-		subtract_done(step, rest, &change);
+		subtract_from_rest(step, rest, &change);
 		*until_ns = change.unit_name_ns ? change.unit_name_ns
 		                                : end_of_header_ns(change.header, step->now_ns);
 		return change.is_final;
@@ -106,8 +108,8 @@ static bool apply_steps(struct wide_state *state, struct record_step *step, stru
  * its use as a moved header. A process that dies in between leaves it closed, and the next call
  * finds it so. Returns false if the caller has to start over.
  */
-static bool close_former(struct wide_table *former, const struct store_key *key,
-                         const struct record_step *step, struct cell *header)
+static bool close_former_header(struct wide_table *former, const struct store_key *key,
+                                const struct record_step *step, struct cell *header)
 {
 	struct record_step old = *step;
 	struct wide_state state;
@@ -138,7 +140,10 @@ static inline bool header_is_current(const struct record_step *step)
 	return cell_tag(step->header) == step->record->tag && algo_is_current(step->limit);
 }
 
-/* The functions below decide at once, on `on->header` as it was read from `cell`. */
+/*
+ * The functions below are fast paths that decide at once, on `step->header` as it was read from
+ * `cell`. They return false if the general steps have to decide.
+ */
 static inline bool try_log_acquire(struct cell *cell, const struct record_step *step, uint64_t cost,
                                    struct algo_decision *out, uint64_t *until_ns)
 {
@@ -266,7 +271,7 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 				continue;
 		} else if (wide->former && step.limit->record == ALGO_RECORD_SLOTS &&
 		           !header_is_live(step.header, step.now_ns) &&
-		           !close_former(wide->former, key, &step, &step.header)) {
+		           !close_former_header(wide->former, key, &step, &step.header)) {
 			continue;
 		}
 		if (apply_steps(&state, &step, &rest, out, &until_ns)) {
@@ -292,8 +297,8 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 
 	if (algo_is_reported(limit))
 		return apply_reported(
-		    &(struct call_target){.alone = &state, .limit = &limit, .now_ns = time->now_ns}, call,
-		    out);
+		    &(struct call_target){.single_state = &state, .limit = &limit, .now_ns = time->now_ns},
+		    call, out);
 	if (call->op == ALGO_ACQUIRE &&
 	    (limit->header_has_sum ? try_next_slot(alone->cell, &step, out, &until_ns)
 	                           : try_log_acquire(alone->cell, &step, call->cost, out, &until_ns)))

@@ -188,7 +188,7 @@ uint64_t success_apply(const struct call_target *target, const struct algo_call 
 {
 	struct success_view view;
 
-	reported_key_begin(&view.key, target);
+	reported_key_init(&view.key, target);
 	if (algo_consumes(call))
 		return acquire_success_permit(&view, call, out);
 	if (call->op == ALGO_RESET)

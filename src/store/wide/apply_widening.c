@@ -26,10 +26,11 @@ static bool apply_change(const struct wide_state *state, const struct record_cha
 static bool find_narrower_record(const struct wide_state *newest, const struct store_key *key,
                                  uint64_t now_ns, struct wide_state *narrower)
 {
-	for (struct wide_table *wide = newest->asked->former; wide; wide = narrower->wide->former) {
+	for (struct wide_table *wide = newest->newest_table->former; wide;
+	     wide = narrower->header_table->former) {
 		wide_find(wide, key, narrower);
 		if (header_is_live(narrower->at.header, now_ns) &&
-		    narrower->at.record.width < newest->asked->section.record_cells)
+		    narrower->at.record.width < newest->newest_table->section.record_cells)
 			return true;
 	}
 	return false;

@@ -1,5 +1,6 @@
 /*
- * breaker_phase.c: opens a breaker, counts its probes, and closes it, by the reports of permits.
+ * breaker_phase.c: changes the phase of a circuit breaker's key: opens it when the window of
+ * results trips, and closes it or opens it again by the results of probes.
  *
  * Each change of the phase is one compare-and-swap of its cell. If the phase is no longer the one
  * that was read, nothing changes, and the caller reads the key anew.
@@ -19,6 +20,7 @@ __attribute__((noinline, cold)) static void inherit_phase(struct breaker_view *v
 		breaker_record_change_phase(at, &view->snapshot, &former);
 }
 
+/* Makes the header retain the record in the phase of `state`. */
 enum header_result breaker_phase_store_header(struct breaker_view *view,
                                               const struct breaker_state *state)
 {
@@ -37,6 +39,7 @@ enum header_result breaker_phase_store_header(struct breaker_view *view,
 	return stored;
 }
 
+/* Adds a phase change to those that the call reports. Too many are merged into the last one. */
 static void record_phase_change(struct breaker_view *view, enum breaker_phase from,
                                 enum breaker_phase to, enum algo_cause cause)
 {
@@ -48,6 +51,7 @@ static void record_phase_change(struct breaker_view *view, enum breaker_phase fr
 	view->phase_changes[view->phase_change_count - 1].cause = (uint8_t)cause;
 }
 
+/* Changes the phase from the one that was read. Returns false if another thread has changed it. */
 bool breaker_phase_change(struct breaker_view *view, const struct breaker_state *after,
                           enum algo_cause cause)
 {
@@ -60,6 +64,11 @@ bool breaker_phase_change(struct breaker_view *view, const struct breaker_state 
 	return true;
 }
 
+/*
+ * Ends `count` probes of the half-open phase with the same result, which may change the phase. For
+ * a quorum group, only a notification is made. Returns false if another thread has changed the
+ * phase.
+ */
 bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
                               unsigned count, uint64_t at_ns)
 {
@@ -141,8 +150,9 @@ static bool count_lost_permits(struct breaker_view *view, const struct breaker_e
 }
 
 /*
- * In half-open, probes that the phase counts as in flight and the record does not are lost, for
- * whatever reason.
+ * Reads the key, and counts permits that have timed out, until nothing changes: each call begins
+ * so. In half-open, probes that the phase counts as in flight and the record does not are lost, for
+ * whatever reason; they end here. `list` gets the permits in flight, unless it is NULL.
  */
 void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 {

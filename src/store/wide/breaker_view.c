@@ -1,5 +1,6 @@
 /*
- * breaker_view.c: reads a breaker's records in the newest and the former tables as one.
+ * breaker_view.c: reads the state of a circuit breaker's key: its records in the newest and in the
+ * former tables of the limit, as one.
  *
  * A limit that needed wider records has left former tables behind. Nothing new is stored in their
  * records: their permits and results count until they end, and each call adds them to those of the
@@ -37,6 +38,7 @@ static void read_former(struct breaker_view *view, struct breaker_expiry *expiry
 	key->count = count;
 }
 
+/* Reads the key anew. Unless `expiry` is NULL, permits that have timed out expire on the way. */
 void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 {
 	const struct record_state *at = &view->key.states[0].at;
@@ -53,6 +55,7 @@ void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 		read_former(view, expiry);
 }
 
+/* Half-open: stores when the probes timed out that a read has expired. */
 void breaker_view_record_lost(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
@@ -81,6 +84,7 @@ static uint64_t release_from_groups(struct breaker_view *view, struct breaker_li
 	return released;
 }
 
+/* Releases up to `n` single permits, the newest first, of all records. Returns how many. */
 static uint64_t release_singles(struct breaker_view *view, struct newest *newest, uint64_t n)
 {
 	const struct reported_key *key = &view->key;
@@ -96,6 +100,7 @@ static uint64_t release_singles(struct breaker_view *view, struct newest *newest
 	return released;
 }
 
+/* Releases up to `n` listed permits. Those of the limit's present kind of entry come first. */
 uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_list *list,
                                      uint64_t n)
 {
@@ -111,6 +116,7 @@ uint64_t breaker_view_release_newest(struct breaker_view *view, struct breaker_l
 	return released;
 }
 
+/* Sums up the window's results in all records. Returns for how long the newest one counts. */
 uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tally *tally)
 {
 	const struct reported_key *key = &view->key;

@@ -1,5 +1,6 @@
 /*
- * find_header.c: finds the header of a key and the record behind it, and stores a header.
+ * find_header.c: finds and stores the header of a key whose state needs more than one cell. The
+ * header is the key's cell in a table of its limit; the record, further cells, is behind it.
  *
  * A header may be in a former table of the limit. A new header is inserted into the newest table,
  * and may evict another key's state.
@@ -21,7 +22,7 @@ struct use_policy {
 	const struct record_step *step; /* the step that needs capacity */
 };
 
-/* The units that a key has in use: evicting the state gives them back to the key. */
+/* The units that a key has in use, by a peek: an eviction of its state would free them. */
 static uint64_t key_units_in_use(const struct eviction_policy *eviction_policy, struct cell *cell,
                                  struct cell header)
 {
@@ -66,55 +67,60 @@ __attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wid
 	       !cell_swap(observed.cell, header, (struct cell){0, 0});
 }
 
+/*
+ * Swaps the header for `after`, or inserts it into the newest table. Returns false if the header
+ * has changed, or there is no capacity.
+ */
 bool wide_store_header(struct wide_state *state, const struct record_step *step, struct cell after)
 {
-	struct use_policy use_policy = {{key_units_in_use}, state->wide, step};
+	struct use_policy use_policy = {{key_units_in_use}, state->header_table, step};
 
-	if (!state->wide)
+	if (!state->header_table)
 		return cell_swap(state->at.cell, state->at.header, after);
-	if (__builtin_expect(state->wide != state->asked, 0) &&
+	if (__builtin_expect(state->header_table != state->newest_table, 0) &&
 	    cell_ahead_ns(state->at.header, step->now_ns) <= 0) {
 		/* The header is spent, so the key may leave the former table. */
 		cell_swap(state->at.cell, state->at.header, (struct cell){0, 0});
 		return false;
 	}
 	if (state->at.cell)
-		return table_store(&state->wide->table, &state->position,
+		return table_store(&state->header_table->table, &state->position,
 		                   (struct observed_cell){state->at.cell, state->at.header}, after,
 		                   step->now_ns, may_be_evicted(step->limit) ? &use_policy.policy : NULL);
-	return table_store(&state->wide->table, &state->position, (struct observed_cell){NULL, {0, 0}},
-	                   after, step->now_ns,
+	return table_store(&state->header_table->table, &state->position,
+	                   (struct observed_cell){NULL, {0, 0}}, after, step->now_ns,
 	                   may_be_evicted(step->limit) ? &use_policy.policy : NULL) &&
-	       header_is_in_newest(state->wide, &state->position, after);
+	       header_is_in_newest(state->header_table, &state->position, after);
 }
 
 bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 {
-	return !state->at.cell && table_is_full(&state->wide->table, &state->position, now_ns);
+	return !state->at.cell && table_is_full(&state->header_table->table, &state->position, now_ns);
 }
 
+/* Finds the key's header in `wide`, or in a former table of the limit, and the record behind it. */
 void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
 {
-	struct wide_table *asked = wide, *before = wide_usable_former(wide);
+	struct wide_table *newest = wide, *former = wide_usable_former(wide);
 	struct table_position position = table_position(&wide->table, key->hash), there;
 	struct observed_cell observed =
 	    memory_find(&wide->table, &position, key->wide == wide ? key->cell : NULL);
 
-	for (; !observed.cell && __builtin_expect(before != NULL, 0);
-	     before = wide_usable_former(before)) {
+	for (; !observed.cell && __builtin_expect(former != NULL, 0);
+	     former = wide_usable_former(former)) {
 		struct observed_cell found;
 
-		there = table_position(&before->table, key->hash);
-		found = table_find(&before->table, &there);
+		there = table_position(&former->table, key->hash);
+		found = table_find(&former->table, &there);
 		/* A moved header says that the key's state is in another table. */
 		if (!found.cell || cell_is_claim(found.value) || cell_is_metadata(found.value))
 			continue;
 		observed = found;
 		position = there;
-		wide = before;
+		wide = former;
 	}
 	*state = (struct wide_state){
-	    asked,
+	    newest,
 	    wide,
 	    position,
 	    {observed.cell, observed.value, wide_record(wide, observed.cell, position.tag)}};

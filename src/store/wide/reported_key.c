@@ -13,8 +13,8 @@ void reported_key_read_newest(struct reported_key *key)
 	if (target->store) {
 		wide_find(memory_newest(target->store, key->limit->identity), target->key, &key->states[0]);
 	} else {
-		key->states[0] = *target->alone;
-		key->states[0].at.header = record_header(&target->alone->at);
+		key->states[0] = *target->single_state;
+		key->states[0].at.header = record_header(&target->single_state->at);
 	}
 }
 
@@ -23,11 +23,11 @@ void reported_key_read(struct reported_key *key)
 	struct wide_table *former;
 
 	reported_key_read_newest(key);
-	former = key->states[0].wide ? key->states[0].wide->former : NULL;
+	former = key->states[0].header_table ? key->states[0].header_table->former : NULL;
 	for (; __builtin_expect(former != NULL, 0) && key->count < REPORTED_KEY_STATES_MAX;
 	     key->count++) {
 		wide_find(former, key->target->key, &key->states[key->count]);
-		former = key->states[key->count].wide->former;
+		former = key->states[key->count].header_table->former;
 	}
 }
 
@@ -45,7 +45,7 @@ bool reported_key_is_current(const struct reported_key *key)
 
 	return algo_is_current(key->limit) &&
 	       (!target->store ||
-	        memory_newest(target->store, key->limit->identity) == key->states[0].asked);
+	        memory_newest(target->store, key->limit->identity) == key->states[0].newest_table);
 }
 
 enum header_result reported_key_store_header(struct reported_key *key, struct cell header)

@@ -24,7 +24,7 @@ struct reported_key {
 };
 
 /** Prepares the first read. The other fields, 2 KB, are set by the read. */
-static inline void reported_key_begin(struct reported_key *key, const struct call_target *target)
+static inline void reported_key_init(struct reported_key *key, const struct call_target *target)
 {
 	key->target = target;
 	key->limit = *target->limit;

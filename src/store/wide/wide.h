@@ -6,9 +6,9 @@
 
 /* Where a wide state is, and its header as it was read. */
 struct wide_state {
-	struct wide_table *asked; /* the limit's newest table, in which a new header is made */
-	struct wide_table
-	    *wide; /* the table that has the header, if any; NULL for a state outside all tables */
+	struct wide_table *newest_table; /* the limit's newest table, in which a new header is made */
+	struct wide_table *header_table; /* the table that has the header, if any; NULL for a state
+	                                    outside all tables */
 	struct table_position position;
 	struct record_state at;
 };
@@ -64,7 +64,7 @@ enum wide_widening wide_widen_log(struct wide_state *newest, const struct store_
 struct call_target {
 	struct memory *store;
 	const struct store_key *key;
-	const struct wide_state *alone;
+	const struct wide_state *single_state; /* of a limit without keys; `store` is NULL then */
 	const struct algo_limit *
 	    *limit; /* in: the limit; out: the limit that has replaced it, if any */
 	uint64_t now_ns;
