@@ -53,8 +53,8 @@ static inline struct slice swap_new(const struct command_swap *swap)
 }
 
 /*
- * What a script returns in place of the number of granted requests if it has not decided the
- * command (scripts/begin.lua).
+ * A script returns one of these in place of the number of granted requests if it has not decided
+ * the command (scripts/begin.lua).
  */
 enum undecided {
 	UNDECIDED_VALUE_DIFFERS =

@@ -1,7 +1,7 @@
 /*
- * command_read.c: decides how a command has ended after a call of a script: computes the outcomes
- * of its requests by the steps of `algo` from the value that the script has read, or plans the next
- * try.
+ * command_read.c: decides how a command has ended after a call of a script. From the value that the
+ * script has read, it computes the outcomes of the command's requests by the steps of `algo`, or
+ * plans the next try.
  *
  * Scripts decide common limits. For others C makes the new value, and the next try *swaps* it:
  * writes it if the old value has not changed since. Replies come from outside and may be anything.

@@ -45,10 +45,10 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 }
 
 /*
- * Reads how many requests of the i-th command were granted: all, as *granted_count is before,
- * unless the reply has a pair for the command after the clock: its number (from 1) and the count,
- * or an enum undecided. Pairs stand in the order of commands. Returns false if the reply is
- * invalid.
+ * Reads how many requests of the i-th command were granted. *granted_count has their number, and
+ * all were granted, unless the reply has a pair for the command after the clock: its number (from
+ * 1), and the count or an enum undecided. Pairs stand in the order of commands. Returns false if
+ * the reply is invalid.
  */
 static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t i,
                                int64_t *granted_count)

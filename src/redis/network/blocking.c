@@ -37,7 +37,7 @@ struct poll_source {
 	int fd;                              /* -1 for none */
 	enum source_state state;
 	int error;             /* the errno by which a socket was lost; 0 if the peer closed it */
-	bool sends;            /* there may be bytes to write */
+	bool may_have_output;  /* bytes to write */
 	struct list_node node; /* in the list of all */
 };
 
@@ -46,8 +46,8 @@ struct blocking {
 	struct store_client *client;
 	struct list sources; /* the newest first */
 	size_t count;
-	struct pollfd *polled; /* memory for all sources */
-	size_t capacity;
+	struct pollfd *poll_fds; /* memory for all sources */
+	size_t poll_capacity;
 	uint64_t alarm_ns; /* or 0 */
 	char input[READ_MAX];
 };
@@ -102,7 +102,7 @@ static void finish_connecting(struct poll_source *source)
 		return;
 	}
 	source->state = SOURCE_OPEN;
-	source->sends = true;
+	source->may_have_output = true;
 }
 
 static void finish_lookup(struct poll_source *source)
@@ -122,13 +122,13 @@ static bool reserve_polled(struct blocking *blocking)
 	size_t count = blocking->count + 1;
 	struct pollfd *polled;
 
-	if (count <= blocking->capacity)
+	if (count <= blocking->poll_capacity)
 		return true;
-	polled = realloc(blocking->polled, 2 * count * sizeof *polled);
+	polled = realloc(blocking->poll_fds, 2 * count * sizeof *polled);
 	if (!polled)
 		return false;
-	blocking->polled = polled;
-	blocking->capacity = 2 * count;
+	blocking->poll_fds = polled;
+	blocking->poll_capacity = 2 * count;
 	return true;
 }
 
@@ -177,7 +177,7 @@ static bool dial(struct redis_transport *transport, struct redis_attempt *attemp
 static void send_soon(struct redis_transport *transport, void *source)
 {
 	(void)transport;
-	((struct poll_source *)source)->sends = true;
+	((struct poll_source *)source)->may_have_output = true;
 }
 
 /* Freed later, because a callback for this very source may be running. */
@@ -224,7 +224,7 @@ void blocking_close(struct blocking *blocking)
 {
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	free_source(blocking, source);
-	free(blocking->polled);
+	free(blocking->poll_fds);
 	free(blocking);
 }
 
@@ -263,7 +263,7 @@ static void write_source(struct poll_source *source)
 		else if (errno != EINTR)
 			set_lost(source, errno);
 	}
-	source->sends = false;
+	source->may_have_output = false;
 }
 
 static void read_source(struct blocking *blocking, struct poll_source *source)
@@ -272,7 +272,7 @@ static void read_source(struct blocking *blocking, struct poll_source *source)
 
 	if (len > 0) {
 		redis_attempt_receive(source->attempt, (struct slice){blocking->input, (size_t)len});
-		source->sends = source->state == SOURCE_OPEN; /* a greeting goes on */
+		source->may_have_output = source->state == SOURCE_OPEN; /* a greeting goes on */
 	} else if (len == 0 || (errno != EAGAIN && errno != EINTR)) {
 		set_lost(source, len == 0 ? 0 : errno);
 	}
@@ -282,7 +282,7 @@ static short events_of(const struct poll_source *source)
 {
 	if (source->state == SOURCE_CONNECTS)
 		return POLLOUT;
-	return (short)(source->sends ? POLLIN | POLLOUT : POLLIN);
+	return (short)(source->may_have_output ? POLLIN | POLLOUT : POLLIN);
 }
 
 static void handle_ready(struct blocking *blocking, struct poll_source *source)
@@ -310,7 +310,7 @@ static bool flush_and_reap(struct blocking *blocking)
 
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	{
-		if (source->sends && source->state == SOURCE_OPEN)
+		if (source->may_have_output && source->state == SOURCE_OPEN)
 			write_source(source);
 		if (source->state == SOURCE_LOST) {
 			report_lost(source);
@@ -329,16 +329,16 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 	size_t n = 0;
 
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	blocking->polled[n++] = (struct pollfd){
+	blocking->poll_fds[n++] = (struct pollfd){
 	    .fd = source->state == SOURCE_LOOKS_UP ? lookup_fd(source->lookup) : source->fd,
 	    .events = source->state == SOURCE_LOOKS_UP ? POLLIN : events_of(source),
 	};
-	if (ppoll(blocking->polled, n, &wait, NULL) <= 0)
+	if (ppoll(blocking->poll_fds, n, &wait, NULL) <= 0)
 		return;
 	n = 0;
 	/* Sources that are added meanwhile stand in front of these. */
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	if (blocking->polled[n++].revents != 0)
+	if (blocking->poll_fds[n++].revents != 0)
 		handle_ready(blocking, source);
 }
 

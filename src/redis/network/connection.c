@@ -23,16 +23,16 @@ struct connection {
 	const struct redis_url *url;
 	struct tls *tls; /* NULL without TLS */
 	redisReader *reader;
-	struct buffer out;      /* plain bytes for Redis; without TLS, `gone` of them are on the wire */
+	struct buffer out;      /* plain bytes for Redis; without TLS, sent_bytes of them are sent */
 	struct buffer deferred; /* commands until the greeting is accepted */
-	struct buffer wire; /* with TLS, the encrypted bytes of `out`; `gone` of them are on the wire */
+	struct buffer wire;  /* with TLS, the encrypted bytes of `out`; sent_bytes of them are sent */
 	struct buffer plain; /* with TLS, the decrypted bytes from the wire */
-	size_t gone;
-	struct list calls; /* whose replies are awaited */
+	size_t sent_bytes;
+	struct list awaited; /* the commands without a reply, the oldest first */
 	struct greeting greetings[GREETINGS];
 	struct arena arena; /* has the reply that is being read */
 	struct redis_reply reply;
-	size_t items, texts; /* the number of values of that reply, and of bytes in its texts */
+	size_t value_count, text_bytes; /* of that reply */
 	bool is_ready, has_failed, is_of_replica;
 	char error[200];
 };
@@ -66,7 +66,7 @@ static struct redis_reply *next_value(const redisReadTask *task)
 	struct connection *connection = task->privdata;
 	const struct redis_reply *array = task->parent ? task->parent->obj : NULL;
 
-	if (++connection->items > CONNECTION_ITEMS_MAX) {
+	if (++connection->value_count > CONNECTION_ITEMS_MAX) {
 		fail(connection, "expected a reply of at most %zu values, found more",
 		     CONNECTION_ITEMS_MAX);
 		return NULL;
@@ -83,7 +83,7 @@ static void *make_text(const redisReadTask *task, char *text, size_t len)
 	if (!reply)
 		return NULL;
 	reply->type = task->type == REDIS_REPLY_ERROR ? REDIS_ERROR : REDIS_TEXT;
-	connection->texts += len;
+	connection->text_bytes += len;
 	reply->text = (struct slice){arena_copy(&connection->arena, (struct slice){text, len}), len};
 	return reply->text.data ? reply : NULL;
 }
@@ -96,7 +96,7 @@ static void *make_array(const redisReadTask *task, int count)
 
 	if (!reply)
 		return NULL;
-	if (count < 0 || (size_t)count > CONNECTION_ITEMS_MAX - connection->items) {
+	if (count < 0 || (size_t)count > CONNECTION_ITEMS_MAX - connection->value_count) {
 		fail(connection, "expected a reply of at most %zu values, found an array of %d",
 		     CONNECTION_ITEMS_MAX, count);
 		return NULL;
@@ -142,7 +142,8 @@ static const redisReplyObjectFunctions functions = {
 
 static void deliver(struct connection *connection)
 {
-	struct pending_reply *call = list_of(list_pop(&connection->calls), struct pending_reply, node);
+	struct pending_reply *call =
+	    list_of(list_pop(&connection->awaited), struct pending_reply, node);
 	struct redis_reply *reply = &connection->reply;
 
 	if (!call) {
@@ -159,7 +160,7 @@ static void deliver(struct connection *connection)
 static void reset_reply(struct connection *connection)
 {
 	connection->reply = (struct redis_reply){0};
-	connection->items = connection->texts = 0;
+	connection->value_count = connection->text_bytes = 0;
 	arena_reset(&connection->arena);
 }
 
@@ -173,7 +174,7 @@ static int check_rest(struct connection *connection)
 	if (is_line && rest > CONNECTION_LINE_MAX)
 		return fail(connection, "expected a line of at most %zu bytes, found more",
 		            CONNECTION_LINE_MAX);
-	if (rest + connection->texts > CONNECTION_INPUT_MAX)
+	if (rest + connection->text_bytes > CONNECTION_INPUT_MAX)
 		return fail(connection, "expected a reply of at most %zu bytes, found more",
 		            CONNECTION_INPUT_MAX);
 	return WEIR_OK;
@@ -269,19 +270,19 @@ void connection_expect_reply(struct connection *connection, struct pending_reply
 {
 	if (connection_command_buffer(connection)->failed)
 		fail(connection, "out of memory");
-	list_append(&connection->calls, &call->node);
+	list_append(&connection->awaited, &call->node);
 }
 
 const struct list *connection_pending(const struct connection *connection)
 {
-	return &connection->calls;
+	return &connection->awaited;
 }
 
 /* The part of a buffer that is still to be sent. */
 static struct slice rest_of(const struct connection *connection, const struct buffer *buffer)
 {
-	return (struct slice){buffer->data ? buffer->data + connection->gone : NULL,
-	                      buffer->len - connection->gone};
+	return (struct slice){buffer->data ? buffer->data + connection->sent_bytes : NULL,
+	                      buffer->len - connection->sent_bytes};
 }
 
 struct slice connection_unsent_bytes(struct connection *connection)
@@ -308,10 +309,10 @@ void connection_drop_sent_bytes(struct connection *connection, size_t bytes)
 {
 	struct buffer *buffer = connection->tls ? &connection->wire : &connection->out;
 
-	connection->gone += bytes;
-	if (connection->gone < buffer->len)
+	connection->sent_bytes += bytes;
+	if (connection->sent_bytes < buffer->len)
 		return;
-	connection->gone = buffer->len = 0;
+	connection->sent_bytes = buffer->len = 0;
 	if (buffer->capacity > EMPTY_BUFFER_MAX)
 		buffer_free(buffer);
 }
@@ -389,7 +390,7 @@ static void send_greeting(struct connection *connection, size_t which, const str
 
 	*greeting = (struct greeting){{.replied = on_greeting_reply}, connection};
 	connection_write_words(&connection->out, words, count);
-	list_append(&connection->calls, &greeting->call.node);
+	list_append(&connection->awaited, &greeting->call.node);
 }
 
 static void log_in(struct connection *connection, const char *user, const char *password)
@@ -455,7 +456,7 @@ void connection_close(struct connection *connection)
 	struct pending_reply *call;
 
 	connection->has_failed = true;
-	while ((call = list_of(list_pop(&connection->calls), struct pending_reply, node)))
+	while ((call = list_of(list_pop(&connection->awaited), struct pending_reply, node)))
 		call->replied(call, NULL);
 	if (connection->reader)
 		redisReaderFree(connection->reader);

@@ -21,10 +21,10 @@ struct redis_dialer {
 	void *context;
 	void *lookup; /* under way, or NULL */
 	struct redis_attempt *accepted;
-	size_t count, begun; /* addresses, and attempts */
-	bool is_of_replica;  /* the reason of the newest failure */
-	uint64_t next_ns;    /* when the next attempt begins; 0 if no address is left */
-	char why[160];       /* the newest failure */
+	size_t address_count, attempt_count; /* attempts have begun at the first addresses */
+	bool is_of_replica;                  /* the newest failure, because the server is a replica */
+	uint64_t next_attempt_ns;            /* when the next attempt begins; 0 if no address is left */
+	char newest_failure[160];
 	struct redis_address addresses[DIALER_ADDRESSES_MAX];
 	struct redis_attempt attempts[DIALER_ADDRESSES_MAX]; /* one for each address */
 };
@@ -52,8 +52,8 @@ static void attempt_end(struct redis_attempt *attempt)
 /* False if there is no memory. */
 static bool attempt_begin(struct redis_dialer *dialer)
 {
-	struct redis_attempt *attempt = &dialer->attempts[dialer->begun];
-	const struct redis_address *to = &dialer->addresses[dialer->begun++];
+	struct redis_attempt *attempt = &dialer->attempts[dialer->attempt_count];
+	const struct redis_address *to = &dialer->addresses[dialer->attempt_count++];
 	struct redis_transport *transport = dialer->transport;
 
 	attempt->dialer = dialer;
@@ -67,7 +67,7 @@ static bool attempt_begin(struct redis_dialer *dialer)
 
 static bool is_under_way(const struct redis_dialer *dialer)
 {
-	for (size_t i = 0; i < dialer->begun; i++)
+	for (size_t i = 0; i < dialer->attempt_count; i++)
 		if (dialer->attempts[i].connection)
 			return true;
 	return false;
@@ -75,7 +75,7 @@ static bool is_under_way(const struct redis_dialer *dialer)
 
 static uint64_t delay_ns(const struct redis_dialer *dialer)
 {
-	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->count);
+	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->address_count);
 }
 
 /* Begins an attempt at the next address. False if there is none, or no memory. */
@@ -83,12 +83,12 @@ static bool begin_next_attempt(struct redis_dialer *dialer)
 {
 	bool has_begun = false;
 
-	while (!has_begun && dialer->begun < dialer->count)
+	while (!has_begun && dialer->attempt_count < dialer->address_count)
 		has_begun = attempt_begin(dialer);
-	dialer->next_ns = 0;
-	if (dialer->begun < dialer->count) {
-		dialer->next_ns = os_monotonic_ns() + delay_ns(dialer);
-		dialer->owner->alarm(dialer->context, dialer->next_ns);
+	dialer->next_attempt_ns = 0;
+	if (dialer->attempt_count < dialer->address_count) {
+		dialer->next_attempt_ns = os_monotonic_ns() + delay_ns(dialer);
+		dialer->owner->alarm(dialer->context, dialer->next_attempt_ns);
 	}
 	return has_begun;
 }
@@ -97,14 +97,14 @@ static bool begin_next_attempt(struct redis_dialer *dialer)
 static void continue_or_fail(struct redis_dialer *dialer)
 {
 	if (!begin_next_attempt(dialer) && !is_under_way(dialer))
-		dialer->owner->lost(dialer->context, dialer->why);
+		dialer->owner->lost(dialer->context, dialer->newest_failure);
 }
 
 static void attempt_fail(struct redis_attempt *attempt, const char *why)
 {
 	struct redis_dialer *dialer = attempt->dialer;
 
-	snprintf(dialer->why, sizeof dialer->why, "%s", why);
+	snprintf(dialer->newest_failure, sizeof dialer->newest_failure, "%s", why);
 	dialer->is_of_replica = connection_is_of_replica(attempt->connection);
 	record(dialer, attempt, false);
 	attempt_end(attempt);
@@ -117,8 +117,8 @@ static void accept_greeting(struct redis_attempt *attempt)
 
 	dialer->accepted = attempt;
 	dialer->is_of_replica = false;
-	dialer->next_ns = 0;
-	for (size_t i = 0; i < dialer->begun; i++)
+	dialer->next_attempt_ns = 0;
+	for (size_t i = 0; i < dialer->attempt_count; i++)
 		if (&dialer->attempts[i] != attempt)
 			attempt_end(&dialer->attempts[i]);
 	record(dialer, attempt, true);
@@ -159,11 +159,11 @@ void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address 
                         size_t n, const char *why)
 {
 	dialer->lookup = NULL;
-	dialer->count = u64_min(n, DIALER_ADDRESSES_MAX);
-	memcpy(dialer->addresses, addresses, dialer->count * sizeof *addresses);
+	dialer->address_count = u64_min(n, DIALER_ADDRESSES_MAX);
+	memcpy(dialer->addresses, addresses, dialer->address_count * sizeof *addresses);
 	if (dialer->target.addresses)
-		addresses_sort(dialer->target.addresses, dialer->addresses, dialer->count);
-	snprintf(dialer->why, sizeof dialer->why, "%s",
+		addresses_sort(dialer->target.addresses, dialer->addresses, dialer->address_count);
+	snprintf(dialer->newest_failure, sizeof dialer->newest_failure, "%s",
 	         n > 0 ? "out of memory"
 	         : why ? why
 	               : "its host has no address");
@@ -206,7 +206,7 @@ static bool begin_dialing(struct redis_dialer *dialer)
 	struct redis_transport *transport = dialer->transport;
 
 	if (read_local_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
-		dialer->count = 1;
+		dialer->address_count = 1;
 		return begin_next_attempt(dialer);
 	}
 	dialer->lookup = transport->kind->look_up(transport, dialer, host);
@@ -237,7 +237,7 @@ void dialer_close(struct redis_dialer *dialer)
 
 	if (dialer->lookup)
 		transport->kind->stop_look_up(transport, dialer->lookup);
-	for (size_t i = 0; i < dialer->begun; i++) {
+	for (size_t i = 0; i < dialer->attempt_count; i++) {
 		struct redis_attempt *attempt = &dialer->attempts[i];
 
 		if (!dialer->accepted && attempt->connection)
@@ -249,12 +249,12 @@ void dialer_close(struct redis_dialer *dialer)
 
 void dialer_tick(struct redis_dialer *dialer, uint64_t now_ns)
 {
-	if (dialer->next_ns == 0)
+	if (dialer->next_attempt_ns == 0)
 		return;
-	if (dialer->next_ns <= now_ns)
+	if (dialer->next_attempt_ns <= now_ns)
 		continue_or_fail(dialer);
 	else
-		dialer->owner->alarm(dialer->context, dialer->next_ns);
+		dialer->owner->alarm(dialer->context, dialer->next_attempt_ns);
 }
 
 struct connection *dialer_connection(const struct redis_dialer *dialer)

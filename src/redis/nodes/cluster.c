@@ -9,12 +9,12 @@
 /* The node after the Sentinels stands for the master until they have named one. */
 static void begin_with_sentinels(struct cluster *cluster, const char *master)
 {
-	for (unsigned i = 0; i < cluster->count; i++)
+	for (unsigned i = 0; i < cluster->node_count; i++)
 		cluster->nodes[i].is_sentinel = true;
 	for (unsigned slot = 0; slot < HASH_SLOTS; slot++)
-		atomic_init(&cluster->node_of[slot], (uint16_t)cluster->count);
-	cluster->nodes[cluster->count].slots = HASH_SLOTS;
-	cluster->seeds = ++cluster->count;
+		atomic_init(&cluster->node_of[slot], (uint16_t)cluster->node_count);
+	cluster->nodes[cluster->node_count].slot_count = HASH_SLOTS;
+	cluster->seed_count = ++cluster->node_count;
 	cluster->has_sentinels = true;
 	cluster->master = strdup(master);
 }
@@ -27,14 +27,14 @@ int cluster_open(struct cluster **out, const struct redis_url *url)
 		return WEIR_ENOMEM;
 	pthread_mutex_init(&cluster->mutex, NULL);
 	for (size_t i = 0; i < url->host_count && i < CLUSTER_NODES_MAX; i++)
-		cluster->nodes[cluster->count++].host = url->hosts[i];
-	cluster->seeds = cluster->count;
-	cluster->is_plain = !url->cluster && !url->master;
-	atomic_init(&cluster->in_doubt, !cluster->is_plain);
+		cluster->nodes[cluster->node_count++].host = url->hosts[i];
+	cluster->seed_count = cluster->node_count;
+	cluster->map_is_fixed = !url->cluster && !url->master;
+	atomic_init(&cluster->map_is_in_doubt, !cluster->map_is_fixed);
 	if (url->master)
 		begin_with_sentinels(cluster, url->master);
 	else
-		cluster->nodes[0].slots = HASH_SLOTS;
+		cluster->nodes[0].slot_count = HASH_SLOTS;
 	if (url->master && !cluster->master) {
 		cluster_close(cluster);
 		return WEIR_ENOMEM;
@@ -61,7 +61,7 @@ unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
 void cluster_add_user(struct cluster *cluster, unsigned node, struct redis_host *host)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	cluster->nodes[node].held++;
+	cluster->nodes[node].user_count++;
 	*host = cluster->nodes[node].host;
 	pthread_mutex_unlock(&cluster->mutex);
 }
@@ -69,13 +69,13 @@ void cluster_add_user(struct cluster *cluster, unsigned node, struct redis_host 
 void cluster_remove_user(struct cluster *cluster, unsigned node)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	cluster->nodes[node].held--;
+	cluster->nodes[node].user_count--;
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
 static bool is_named(const struct cluster *cluster, unsigned node)
 {
-	return node < cluster->seeds || cluster->nodes[node].slots > 0 ||
+	return node < cluster->seed_count || cluster->nodes[node].slot_count > 0 ||
 	       cluster->nodes[node].is_sentinel;
 }
 
@@ -91,7 +91,7 @@ bool cluster_names_node(struct cluster *cluster, unsigned node)
 bool cluster_node_has_slots(struct cluster *cluster, unsigned node)
 {
 	pthread_mutex_lock(&cluster->mutex);
-	bool serves = cluster->nodes[node].slots > 0;
+	bool serves = cluster->nodes[node].slot_count > 0;
 
 	pthread_mutex_unlock(&cluster->mutex);
 	return serves;
@@ -107,9 +107,9 @@ bool cluster_is_up(struct cluster *cluster)
 	bool is_up = true;
 
 	pthread_mutex_lock(&cluster->mutex);
-	for (unsigned i = 0; i < cluster->count; i++)
-		is_up &=
-		    cluster->nodes[i].slots == 0 || availability_is_up(&cluster->nodes[i].availability);
+	for (unsigned i = 0; i < cluster->node_count; i++)
+		is_up &= cluster->nodes[i].slot_count == 0 ||
+		         availability_is_up(&cluster->nodes[i].availability);
 	pthread_mutex_unlock(&cluster->mutex);
 	return is_up;
 }
@@ -117,10 +117,11 @@ bool cluster_is_up(struct cluster *cluster)
 /* Whether the number may be given to another host. */
 static bool is_free(const struct cluster *cluster, unsigned node)
 {
-	bool is = !is_named(cluster, node) && cluster->nodes[node].held == 0;
+	bool is = !is_named(cluster, node) && cluster->nodes[node].user_count == 0;
 
-	for (unsigned i = 0; i < cluster->count && is && cluster->has_sentinels; i++)
-		is = cluster->nodes[i].state != SENTINEL_NAMED || cluster->nodes[i].named != node;
+	for (unsigned i = 0; i < cluster->node_count && is && cluster->has_sentinels; i++)
+		is = cluster->nodes[i].sentinel_state != SENTINEL_NAMED ||
+		     cluster->nodes[i].named_node != node;
 	return is;
 }
 
@@ -129,7 +130,7 @@ unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *h
 {
 	unsigned place = CLUSTER_NO_NODE;
 
-	for (unsigned i = 0; i < cluster->count; i++) {
+	for (unsigned i = 0; i < cluster->node_count; i++) {
 		const struct cluster_node *node = &cluster->nodes[i];
 
 		if (node->host.port == host->port && node->is_sentinel == is_sentinel &&
@@ -138,13 +139,13 @@ unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *h
 		if (place == CLUSTER_NO_NODE && is_free(cluster, i))
 			place = i;
 	}
-	if (place == CLUSTER_NO_NODE && cluster->count < CLUSTER_NODES_MAX)
-		place = cluster->count++;
+	if (place == CLUSTER_NO_NODE && cluster->node_count < CLUSTER_NODES_MAX)
+		place = cluster->node_count++;
 	if (place != CLUSTER_NO_NODE) {
 		cluster->nodes[place].host = *host;
 		cluster->nodes[place].is_sentinel = is_sentinel;
 		cluster->nodes[place].is_replica = false;
-		cluster->nodes[place].state = SENTINEL_IDLE;
+		cluster->nodes[place].sentinel_state = SENTINEL_IDLE;
 		availability_restore(&cluster->nodes[place].availability);
 	}
 	return place;
@@ -152,8 +153,8 @@ unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *h
 
 void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node)
 {
-	cluster->nodes[cluster_node_of(cluster, slot)].slots--;
-	cluster->nodes[node].slots++;
+	cluster->nodes[cluster_node_of(cluster, slot)].slot_count--;
+	cluster->nodes[node].slot_count++;
 	atomic_store_explicit(&cluster->node_of[slot], (uint16_t)node, memory_order_relaxed);
 }
 
@@ -181,13 +182,14 @@ unsigned cluster_node_of_ask(struct cluster *cluster, const struct redis_host *t
 void cluster_doubt(struct cluster *cluster)
 {
 	/* Read first: all clients share the cache line, and doubt mostly comes from many at once. */
-	if (!cluster->is_plain && !atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
-		atomic_store_explicit(&cluster->in_doubt, true, memory_order_relaxed);
+	if (!cluster->map_is_fixed &&
+	    !atomic_load_explicit(&cluster->map_is_in_doubt, memory_order_relaxed))
+		atomic_store_explicit(&cluster->map_is_in_doubt, true, memory_order_relaxed);
 }
 
 bool cluster_is_in_doubt(const struct cluster *cluster)
 {
-	return atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed);
+	return atomic_load_explicit(&cluster->map_is_in_doubt, memory_order_relaxed);
 }
 
 /* The next node after the last one that was asked: an available one, or if there is none, any. */
@@ -195,8 +197,8 @@ static unsigned next_to_ask(const struct cluster *cluster)
 {
 	unsigned any = CLUSTER_NO_NODE;
 
-	for (unsigned i = 1; i <= cluster->count; i++) {
-		unsigned node = (cluster->last_asked + i) % cluster->count;
+	for (unsigned i = 1; i <= cluster->node_count; i++) {
+		unsigned node = (cluster->last_asked + i) % cluster->node_count;
 
 		if (!is_named(cluster, node))
 			continue;
@@ -211,16 +213,17 @@ bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, u
 {
 	uint64_t at_ns;
 
-	if (!atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
+	if (!atomic_load_explicit(&cluster->map_is_in_doubt, memory_order_relaxed))
 		return false;
-	at_ns = atomic_load_explicit(&cluster->ask_at_ns, memory_order_relaxed);
+	at_ns = atomic_load_explicit(&cluster->next_request_ns, memory_order_relaxed);
 	/* The exchange succeeds for one of the clients that come here at once. */
-	if (monotonic_ns < at_ns || !atomic_compare_exchange_strong_explicit(
-	                                &cluster->ask_at_ns, &at_ns, monotonic_ns + CLUSTER_ASK_NS,
-	                                memory_order_relaxed, memory_order_relaxed))
+	if (monotonic_ns < at_ns ||
+	    !atomic_compare_exchange_strong_explicit(&cluster->next_request_ns, &at_ns,
+	                                             monotonic_ns + CLUSTER_ASK_NS,
+	                                             memory_order_relaxed, memory_order_relaxed))
 		return false;
 	/* Before the request, so that doubt which arises meanwhile stays. */
-	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
+	atomic_store_explicit(&cluster->map_is_in_doubt, false, memory_order_relaxed);
 	pthread_mutex_lock(&cluster->mutex);
 	*node = cluster->last_asked = next_to_ask(cluster);
 	pthread_mutex_unlock(&cluster->mutex);

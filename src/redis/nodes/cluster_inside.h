@@ -17,37 +17,37 @@ enum sentinel_state {
 
 struct cluster_node {
 	struct redis_host host;
-	unsigned slots; /* the number that the map assigns to it */
-	unsigned held;  /* the number of clients that use it */
+	unsigned slot_count; /* the number of slots that the map assigns to it */
+	unsigned user_count; /* the number of clients that use it */
 	struct availability availability;
 	bool is_replica; /* by its own reply; only used with Sentinels */
 	bool is_sentinel;
-	enum sentinel_state state; /* for a Sentinel, ... */
-	unsigned named;            /* ... and the node that it has named */
+	enum sentinel_state sentinel_state; /* of a Sentinel in the present round, ... */
+	unsigned named_node;                /* ... and the node that it has named as the master */
 };
 
 struct cluster {
-	bool is_plain;  /* its map is never in doubt */
+	bool map_is_fixed; /* one Redis alone serves all slots */
 	bool has_sentinels;
-	unsigned seeds; /* the first nodes: hosts of the URL, whose numbers never change */
+	unsigned seed_count; /* of the first nodes: hosts of the URL, whose numbers never change */
 	_Atomic uint16_t node_of[HASH_SLOTS];
 	/*
 	 * The map was proven wrong somewhere. A client that reads it requests the map, and nothing else
 	 * depends on its order with other stores.
 	 */
-	atomic_bool in_doubt;
-	_Atomic uint64_t ask_at_ns; /* not before */
+	atomic_bool map_is_in_doubt;
+	_Atomic uint64_t next_request_ns; /* the map is not requested earlier */
 
 	pthread_mutex_t mutex; /* of all below, and of changes of the map */
-	unsigned count;        /* of nodes that ever were */
-	unsigned last_asked;
+	unsigned node_count;   /* above all numbers that nodes have had */
+	unsigned last_asked;   /* the node from which the map was requested last */
 	/* Only where Sentinels name the master: */
-	const void *asker;   /* of the last round */
-	uint64_t round_ns;   /* when it began */
+	const void *round_asker; /* the client that began the last round */
+	uint64_t round_began_ns; /* 0 before the first round */
 	bool round_is_open;
-	bool asks_learnt;    /* no Sentinel of the URL answered the last round */
+	bool asks_learnt_sentinels; /* no Sentinel of the URL answered the last round */
 	char *master;        /* the name of the master */
-	char why[200];
+	char newest_failure[200]; /* of a Sentinel, or "" */
 	struct cluster_node nodes[CLUSTER_NODES_MAX];
 };
 

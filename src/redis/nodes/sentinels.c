@@ -7,7 +7,7 @@
 
 bool sentinels_node_has_host(const struct cluster *cluster, unsigned node)
 {
-	return !cluster->has_sentinels || node != cluster->seeds - 1;
+	return !cluster->has_sentinels || node != cluster->seed_count - 1;
 }
 
 bool sentinels_node_is_sentinel(struct cluster *cluster, unsigned node)
@@ -26,7 +26,7 @@ bool sentinels_node_is_sentinel(struct cluster *cluster, unsigned node)
 
 static bool is_learnt(const struct cluster *cluster, unsigned node)
 {
-	return node >= cluster->seeds;
+	return node >= cluster->seed_count;
 }
 
 /*
@@ -35,11 +35,11 @@ static bool is_learnt(const struct cluster *cluster, unsigned node)
  */
 static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 {
-	if (cluster->round_ns == 0)
+	if (cluster->round_began_ns == 0)
 		return 0;
-	if (atomic_load_explicit(&cluster->in_doubt, memory_order_relaxed))
-		return cluster->round_ns + SENTINELS_SOON_NS;
-	return cluster->round_ns + (asker == cluster->asker ? 1 : 2) * SENTINELS_POLL_NS;
+	if (atomic_load_explicit(&cluster->map_is_in_doubt, memory_order_relaxed))
+		return cluster->round_began_ns + SENTINELS_SOON_NS;
+	return cluster->round_began_ns + (asker == cluster->round_asker ? 1 : 2) * SENTINELS_POLL_NS;
 }
 
 /* The number of Sentinels among the first `end` nodes that name the master. */
@@ -48,8 +48,9 @@ static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned 
 	unsigned votes = 0;
 
 	for (unsigned i = 0; i < end; i++)
-		votes += cluster->nodes[i].is_sentinel && cluster->nodes[i].state == SENTINEL_NAMED &&
-		         cluster->nodes[i].named == master;
+		votes += cluster->nodes[i].is_sentinel &&
+		         cluster->nodes[i].sentinel_state == SENTINEL_NAMED &&
+		         cluster->nodes[i].named_node == master;
 	return votes;
 }
 
@@ -67,14 +68,14 @@ static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigne
 		bool is_better;
 		unsigned more;
 
-		if (!sentinel->is_sentinel || sentinel->state != SENTINEL_NAMED)
+		if (!sentinel->is_sentinel || sentinel->sentinel_state != SENTINEL_NAMED)
 			continue;
-		more = votes_for(cluster, end, sentinel->named);
-		is_better = best == CLUSTER_NO_NODE ||
-		            (cluster->nodes[best].is_replica && !cluster->nodes[sentinel->named].is_replica);
-		if (is_better || (more > *votes && cluster->nodes[sentinel->named].is_replica ==
+		more = votes_for(cluster, end, sentinel->named_node);
+		is_better = best == CLUSTER_NO_NODE || (cluster->nodes[best].is_replica &&
+		                                        !cluster->nodes[sentinel->named_node].is_replica);
+		if (is_better || (more > *votes && cluster->nodes[sentinel->named_node].is_replica ==
 		                                       cluster->nodes[best].is_replica)) {
-			best = sentinel->named;
+			best = sentinel->named_node;
 			*votes = more;
 		}
 	}
@@ -83,9 +84,9 @@ static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigne
 
 static unsigned elect(const struct cluster *cluster, unsigned *votes)
 {
-	unsigned best = elect_among(cluster, cluster->seeds, votes);
+	unsigned best = elect_among(cluster, cluster->seed_count, votes);
 
-	return best != CLUSTER_NO_NODE ? best : elect_among(cluster, cluster->count, votes);
+	return best != CLUSTER_NO_NODE ? best : elect_among(cluster, cluster->node_count, votes);
 }
 
 /*
@@ -110,11 +111,12 @@ static void end_round(struct cluster *cluster)
 	unsigned votes, master = elect(cluster, &votes);
 
 	cluster->round_is_open = false;
-	cluster->asks_learnt = elect_among(cluster, cluster->seeds, &votes) == CLUSTER_NO_NODE;
+	cluster->asks_learnt_sentinels =
+	    elect_among(cluster, cluster->seed_count, &votes) == CLUSTER_NO_NODE;
 	if (master != CLUSTER_NO_NODE)
 		adopt_master(cluster, master);
 	else if (!sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)) &&
-	         availability_is_up(&cluster->nodes[cluster->seeds - 1].availability))
+	         availability_is_up(&cluster->nodes[cluster->seed_count - 1].availability))
 		cluster_doubt(cluster);
 }
 
@@ -123,9 +125,10 @@ static void check_answers(struct cluster *cluster)
 {
 	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
 
-	for (unsigned i = 0; i < cluster->count; i++) {
-		asked += cluster->nodes[i].is_sentinel && cluster->nodes[i].state != SENTINEL_IDLE;
-		awaited += cluster->nodes[i].is_sentinel && cluster->nodes[i].state == SENTINEL_ASKED;
+	for (unsigned i = 0; i < cluster->node_count; i++) {
+		asked += cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state != SENTINEL_IDLE;
+		awaited +=
+		    cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state == SENTINEL_ASKED;
 	}
 	if (!cluster->round_is_open || awaited == 0 ||
 	    (2 * votes > asked && !cluster->nodes[master].is_replica))
@@ -138,9 +141,9 @@ static bool begin_round(struct cluster *cluster, const void *asker, uint64_t now
 		return false;
 	if (cluster->round_is_open)
 		end_round(cluster);
-	atomic_store_explicit(&cluster->in_doubt, false, memory_order_relaxed);
-	cluster->asker = asker;
-	cluster->round_ns = now_ns;
+	atomic_store_explicit(&cluster->map_is_in_doubt, false, memory_order_relaxed);
+	cluster->round_asker = asker;
+	cluster->round_began_ns = now_ns;
 	cluster->round_is_open = true;
 	return true;
 }
@@ -153,14 +156,14 @@ bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t 
 	*n = 0;
 	pthread_mutex_lock(&cluster->mutex);
 	begins = begin_round(cluster, asker, now_ns);
-	for (unsigned i = 0; i < cluster->count && begins; i++) {
+	for (unsigned i = 0; i < cluster->node_count && begins; i++) {
 		struct cluster_node *node = &cluster->nodes[i];
 
 		if (!node->is_sentinel)
 			continue;
-		node->state = SENTINEL_IDLE;
-		if ((!is_learnt(cluster, i) || cluster->asks_learnt) && *n < SENTINELS_MAX) {
-			node->state = SENTINEL_ASKED;
+		node->sentinel_state = SENTINEL_IDLE;
+		if ((!is_learnt(cluster, i) || cluster->asks_learnt_sentinels) && *n < SENTINELS_MAX) {
+			node->sentinel_state = SENTINEL_ASKED;
 			nodes[(*n)++] = i;
 		}
 	}
@@ -173,10 +176,10 @@ uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker,
 	uint64_t due_ns;
 
 	pthread_mutex_lock(&cluster->mutex);
-	if (cluster->round_is_open && now_ns >= cluster->round_ns + SENTINELS_SOON_NS)
+	if (cluster->round_is_open && now_ns >= cluster->round_began_ns + SENTINELS_SOON_NS)
 		end_round(cluster);
-	due_ns = cluster->round_is_open && asker == cluster->asker
-	             ? cluster->round_ns + SENTINELS_SOON_NS
+	due_ns = cluster->round_is_open && asker == cluster->round_asker
+	             ? cluster->round_began_ns + SENTINELS_SOON_NS
 	             : next_round_ns(cluster, asker);
 	pthread_mutex_unlock(&cluster->mutex);
 	return due_ns;
@@ -189,7 +192,7 @@ bool sentinels_are_awaited(struct cluster *cluster, const void *asker)
 	if (!cluster->has_sentinels)
 		return false;
 	pthread_mutex_lock(&cluster->mutex);
-	are = cluster->round_is_open && cluster->asker == asker;
+	are = cluster->round_is_open && cluster->round_asker == asker;
 	pthread_mutex_unlock(&cluster->mutex);
 	return are;
 }
@@ -201,8 +204,8 @@ static void record_failure(struct cluster *cluster, unsigned node, const char *w
 	char host[REDIS_HOST_TEXT_MAX];
 
 	redis_host_write(&cluster->nodes[node].host, host);
-	snprintf(cluster->why, sizeof cluster->why, "%.60s: %.130s", host, why);
-	cluster->nodes[node].state = SENTINEL_FAILED;
+	snprintf(cluster->newest_failure, sizeof cluster->newest_failure, "%.60s: %.130s", host, why);
+	cluster->nodes[node].sentinel_state = SENTINEL_FAILED;
 	check_answers(cluster);
 }
 
@@ -237,8 +240,8 @@ static void record_answer(struct cluster *cluster, unsigned node, const struct r
 	if (read_master(reply, &host))
 		master = cluster_find_or_add(cluster, &host, false);
 	if (master != CLUSTER_NO_NODE) {
-		cluster->nodes[node].state = SENTINEL_NAMED;
-		cluster->nodes[node].named = master;
+		cluster->nodes[node].sentinel_state = SENTINEL_NAMED;
+		cluster->nodes[node].named_node = master;
 		check_answers(cluster);
 		return;
 	}
@@ -286,10 +289,10 @@ static bool reserve_sentinel(struct cluster *cluster)
 {
 	unsigned learnt = 0, dead = CLUSTER_NO_NODE;
 
-	for (unsigned i = cluster->seeds; i < cluster->count; i++) {
+	for (unsigned i = cluster->seed_count; i < cluster->node_count; i++) {
 		learnt += cluster->nodes[i].is_sentinel;
 		if (cluster->nodes[i].is_sentinel && !availability_is_up(&cluster->nodes[i].availability) &&
-		    cluster->nodes[i].held == 0)
+		    cluster->nodes[i].user_count == 0)
 			dead = i;
 	}
 	if (learnt < SENTINELS_LEARNT_MAX)
@@ -325,6 +328,6 @@ void sentinels_why(struct cluster *cluster, char out[SENTINELS_WHY_MAX])
 {
 	pthread_mutex_lock(&cluster->mutex);
 	snprintf(out, SENTINELS_WHY_MAX, "no Sentinel names a master '%.40s'; %.200s", cluster->master,
-	         cluster->why[0] != '\0' ? cluster->why : "none has answered");
+	         cluster->newest_failure[0] != '\0' ? cluster->newest_failure : "none has answered");
 	pthread_mutex_unlock(&cluster->mutex);
 }
