@@ -1,3 +1,10 @@
+/*
+ * cluster.c: knows the nodes (Redis servers) of a store and which of them serves each hash slot,
+ * for all clients of the store.
+ *
+ * The map of slots is *in doubt* when a node was lost, or has shown that the map is wrong; then one
+ * client a second requests it anew.
+ */
 #include "redis/nodes/cluster.h"
 
 #include <errno.h>
@@ -6,7 +13,10 @@
 
 #include "redis/nodes/cluster_inside.h"
 
-/* The node after the Sentinels stands for the master until they have named one. */
+/*
+ * Makes the hosts of the URL Sentinels. The node after them has no host: all slots belong to it
+ * until the Sentinels have named a master.
+ */
 static void begin_with_sentinels(struct cluster *cluster, const char *master)
 {
 	for (unsigned i = 0; i < cluster->node_count; i++)
@@ -73,6 +83,7 @@ void cluster_remove_user(struct cluster *cluster, unsigned node)
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
+/* Whether the URL or the map names the node. */
 static bool is_named(const struct cluster *cluster, unsigned node)
 {
 	return node < cluster->seed_count || cluster->nodes[node].slot_count > 0 ||
@@ -114,21 +125,22 @@ bool cluster_is_up(struct cluster *cluster)
 	return is_up;
 }
 
-/* Whether the number may be given to another host. */
-static bool is_free(const struct cluster *cluster, unsigned node)
+/* Whether the number may be given to another host, because nothing refers to the node any more. */
+static bool is_reusable(const struct cluster *cluster, unsigned node)
 {
-	bool is = !is_named(cluster, node) && cluster->nodes[node].user_count == 0;
-
-	for (unsigned i = 0; i < cluster->node_count && is && cluster->has_sentinels; i++)
-		is = cluster->nodes[i].sentinel_state != SENTINEL_NAMED ||
-		     cluster->nodes[i].named_node != node;
-	return is;
+	if (is_named(cluster, node) || cluster->nodes[node].user_count > 0)
+		return false;
+	for (unsigned i = 0; i < cluster->node_count && cluster->has_sentinels; i++)
+		if (cluster->nodes[i].sentinel_state == SENTINEL_NAMED &&
+		    cluster->nodes[i].named_node == node)
+			return false;
+	return true;
 }
 
 unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *host,
                              bool is_sentinel)
 {
-	unsigned place = CLUSTER_NO_NODE;
+	unsigned number = CLUSTER_NO_NODE;
 
 	for (unsigned i = 0; i < cluster->node_count; i++) {
 		const struct cluster_node *node = &cluster->nodes[i];
@@ -136,19 +148,19 @@ unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *h
 		if (node->host.port == host->port && node->is_sentinel == is_sentinel &&
 		    strcmp(node->host.name, host->name) == 0)
 			return i;
-		if (place == CLUSTER_NO_NODE && is_free(cluster, i))
-			place = i;
+		if (number == CLUSTER_NO_NODE && is_reusable(cluster, i))
+			number = i;
 	}
-	if (place == CLUSTER_NO_NODE && cluster->node_count < CLUSTER_NODES_MAX)
-		place = cluster->node_count++;
-	if (place != CLUSTER_NO_NODE) {
-		cluster->nodes[place].host = *host;
-		cluster->nodes[place].is_sentinel = is_sentinel;
-		cluster->nodes[place].is_replica = false;
-		cluster->nodes[place].sentinel_state = SENTINEL_IDLE;
-		availability_restore(&cluster->nodes[place].availability);
+	if (number == CLUSTER_NO_NODE && cluster->node_count < CLUSTER_NODES_MAX)
+		number = cluster->node_count++;
+	if (number != CLUSTER_NO_NODE) {
+		cluster->nodes[number].host = *host;
+		cluster->nodes[number].is_sentinel = is_sentinel;
+		cluster->nodes[number].is_replica = false;
+		cluster->nodes[number].sentinel_state = SENTINEL_IDLE;
+		availability_restore(&cluster->nodes[number].availability);
 	}
-	return place;
+	return number;
 }
 
 void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node)
@@ -192,10 +204,10 @@ bool cluster_is_in_doubt(const struct cluster *cluster)
 	return atomic_load_explicit(&cluster->map_is_in_doubt, memory_order_relaxed);
 }
 
-/* The next node after the last one that was asked: an available one, or if there is none, any. */
+/* The node to request the map from: the next available one after the last, or else the next one. */
 static unsigned next_to_ask(const struct cluster *cluster)
 {
-	unsigned any = CLUSTER_NO_NODE;
+	unsigned first_unavailable = CLUSTER_NO_NODE;
 
 	for (unsigned i = 1; i <= cluster->node_count; i++) {
 		unsigned node = (cluster->last_asked + i) % cluster->node_count;
@@ -204,9 +216,10 @@ static unsigned next_to_ask(const struct cluster *cluster)
 			continue;
 		if (availability_is_up(&cluster->nodes[node].availability))
 			return node;
-		any = any == CLUSTER_NO_NODE ? node : any;
+		if (first_unavailable == CLUSTER_NO_NODE)
+			first_unavailable = node;
 	}
-	return any;
+	return first_unavailable;
 }
 
 bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
@@ -234,11 +247,11 @@ void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
                        const struct redis_host *asked)
 {
 	struct hash_slots_range range;
-	unsigned learned = 0;
+	unsigned slots_read = 0;
 
 	pthread_mutex_lock(&cluster->mutex);
 	/* A list that names slots twice is invalid, and must not take long. */
-	for (size_t i = 0; i < reply->count && learned < HASH_SLOTS; i++) {
+	for (size_t i = 0; i < reply->count && slots_read < HASH_SLOTS; i++) {
 		unsigned node = hash_slots_read_range(reply, i, asked, &range)
 		                    ? cluster_find_or_add(cluster, &range.host, false)
 		                    : CLUSTER_NO_NODE;
@@ -247,9 +260,9 @@ void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
 			continue;
 		for (unsigned slot = range.first; slot <= range.last; slot++)
 			cluster_assign_slot(cluster, slot, node);
-		learned += range.last - range.first + 1;
+		slots_read += range.last - range.first + 1;
 	}
 	pthread_mutex_unlock(&cluster->mutex);
-	if (learned == 0)
+	if (slots_read == 0)
 		cluster_doubt(cluster);
 }

@@ -1,3 +1,7 @@
+/*
+ * hash_slots.c: computes the slot of a key in a Redis Cluster, and reads from replies of Redis
+ * which server has a slot. Replies come from outside and may be anything.
+ */
 #include "redis/nodes/hash_slots.h"
 
 #include "base/number.h"
@@ -51,7 +55,7 @@ bool hash_slots_read_host(struct slice name, uint64_t port, const struct redis_h
 	return true;
 }
 
-static bool is_slot(const struct redis_reply *reply)
+static bool is_slot_number(const struct redis_reply *reply)
 {
 	return reply->type == REDIS_INTEGER && reply->integer >= 0 && reply->integer < HASH_SLOTS;
 }
@@ -64,8 +68,8 @@ bool hash_slots_read_range(const struct redis_reply *reply, size_t i,
 	const struct redis_reply *entry = &reply->items[i];
 
 	/* First slot, last slot, master, replicas. */
-	if (entry->type != REDIS_ARRAY || entry->count < 3 || !is_slot(&entry->items[0]) ||
-	    !is_slot(&entry->items[1]) || entry->items[0].integer > entry->items[1].integer)
+	if (entry->type != REDIS_ARRAY || entry->count < 3 || !is_slot_number(&entry->items[0]) ||
+	    !is_slot_number(&entry->items[1]) || entry->items[0].integer > entry->items[1].integer)
 		return false;
 	const struct redis_reply *master = &entry->items[2];
 

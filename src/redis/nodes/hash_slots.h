@@ -1,8 +1,8 @@
 /*
- * hash_slots.h: the slots of a Redis Cluster, as it reports them.
+ * hash_slots.h: computes the slot of a key in a Redis Cluster, and reads which server has a slot.
  *
  * Each key lies in one of HASH_SLOTS slots, and each slot is served by one master. CLUSTER
- * HASH_SLOTS lists them (every version has it; CLUSTER SHARDS only came with 7.0), and an error
+ * SLOTS lists them (every version has it; CLUSTER SHARDS only came with 7.0), and an error
  * redirects a command that was sent to the wrong node. Both come from outside: entries that make no
  * sense are skipped.
  */
@@ -28,7 +28,7 @@ struct hash_slots_range {
 };
 
 /**
- * Reads the i-th entry of a reply to CLUSTER HASH_SLOTS. A node that doesn't know its own address
+ * Reads the i-th entry of a reply to CLUSTER SLOTS. A node that doesn't know its own address
  * leaves it out: then it is that of `asked`, which sent the reply. False if that is nonsense.
  */
 bool hash_slots_read_range(const struct redis_reply *reply, size_t i,

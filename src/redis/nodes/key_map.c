@@ -1,16 +1,20 @@
+/*
+ * key_map.c: asks a cluster for the map of slots to nodes (CLUSTER SLOTS), or Sentinels for the
+ * master, when the cluster (cluster.h) says that this is due.
+ */
 #include "redis/nodes/key_map.h"
 
 #include "redis/nodes/send.h"
 
-/* A long list takes its time, which says nothing of the node. */
-#define MAP_NS DIALER_TIME_NS
+/* The time for a reply. A long list may take longer than other calls although the node is well. */
+#define MAP_TIMEOUT_NS DIALER_TIME_NS
 
 static void send_question(struct redis_node *node, send_on_reply *on_reply,
                           const struct slice *words, size_t n)
 {
 	struct redis_client *client = node->client;
 
-	if (!send_words(node, client_now_ns(client) + MAP_NS, on_reply, words, n))
+	if (!send_words(node, client_now_ns(client) + MAP_TIMEOUT_NS, on_reply, words, n))
 		cluster_doubt(client->store->cluster);
 	dialer_send(node->dialer);
 }
@@ -27,8 +31,8 @@ static void on_slots(struct redis_node *node, const struct redis_reply *reply)
 
 /* Sentinels */
 
-/* Sentinels come and go seldom: they are asked for others when connected, and then each minute. */
-#define QUESTIONS_OF_OTHERS 60
+/* Sentinels change seldom: one is asked for the others when connected, and then each minute. */
+#define ROUNDS_PER_SEARCH 60
 
 /* Without a reply the node is dropped, which counts as its answer. */
 static void on_master(struct redis_node *node, const struct redis_reply *reply)
@@ -43,6 +47,7 @@ static void on_others(struct redis_node *node, const struct redis_reply *reply)
 		sentinels_add_learnt(node->client->store->cluster, reply);
 }
 
+/* Asks a Sentinel for the master, and sometimes for the other Sentinels. */
 static void ask_sentinel(struct redis_node *node)
 {
 	struct slice name = slice_of(node->client->store->url.master);
@@ -51,12 +56,13 @@ static void ask_sentinel(struct redis_node *node)
 		return;
 	send_question(node, on_master,
 	              (struct slice[]){SLICE("SENTINEL"), SLICE("get-master-addr-by-name"), name}, 3);
-	if (node->master_request_count++ % QUESTIONS_OF_OTHERS == 0)
+	if (node->master_request_count++ % ROUNDS_PER_SEARCH == 0)
 		send_question(node, on_others,
 		              (struct slice[]){SLICE("SENTINEL"), SLICE("sentinels"), name}, 3);
 }
 
-static size_t begin_round(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
+/* Begins a round of questions to all Sentinels if one is due. Returns how many nodes to ask. */
+static size_t begin_round_if_due(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
 	struct cluster *cluster = client->store->cluster;
 	size_t n = 0;
@@ -75,7 +81,7 @@ size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MA
 	if (client->is_closing)
 		return 0;
 	if (client->store->url.master)
-		return begin_round(client, nodes);
+		return begin_round_if_due(client, nodes);
 	return cluster_claim_map_request(client->store->cluster, client_now_ns(client), nodes);
 }
 

@@ -1,4 +1,7 @@
-/* key_map.h: requests the map of keys to servers from a cluster, or from Sentinels. */
+/*
+ * key_map.h: asks the nodes of a store which server has which keys: a cluster for its map of slots,
+ * or Sentinels for the master.
+ */
 #ifndef REDIS_KEY_MAP_H
 #define REDIS_KEY_MAP_H
 

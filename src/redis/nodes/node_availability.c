@@ -1,3 +1,7 @@
+/*
+ * node_availability.c: records for all clients of a store, without a lock, whether a node can be
+ * used, and lets one client a second check whether an unavailable node has recovered.
+ */
 #include "redis/nodes/node_availability.h"
 
 bool availability_fail(struct availability *availability, uint64_t check_ns)

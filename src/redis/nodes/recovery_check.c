@@ -1,3 +1,7 @@
+/*
+ * recovery_check.c: makes a node (a Redis server) unavailable after a failure, and checks by a
+ * script and a write whether it can be used again.
+ */
 #include "redis/nodes/recovery_check.h"
 
 #include <stdio.h>
@@ -5,8 +9,9 @@
 #include "redis/script_reply.h"
 #include "redis/nodes/send.h"
 
-/* Health */
+/* Availability */
 
+/* Calls the store's `switched`: it is unavailable because of `why`, or with NULL has recovered. */
 static void notify_switch(const struct redis_client *client, const char *why)
 {
 	const struct redis_options *options = &client->store->options;
@@ -19,12 +24,12 @@ void recovery_set_unavailable(struct redis_client *client, unsigned number, cons
                               uint64_t check_ns)
 {
 	struct availability *availability = availability_of(client, number);
-	bool is_new = availability_fail(availability, check_ns);
+	bool was_available = availability_fail(availability, check_ns);
 
 	/* Other nodes have no keys, so the store is as available as before. */
 	if (!cluster_node_has_slots(client->store->cluster, number))
 		return;
-	if (is_new) {
+	if (was_available) {
 		atomic_store_explicit(&client->store->is_unavailable, true, memory_order_release);
 		count_more(&client->counts.switches, 1);
 		notify_switch(client, why);
@@ -44,7 +49,8 @@ void recovery_report(const struct redis_client *client)
 		notify_switch(client, NULL);
 }
 
-static void recover(struct redis_node *node)
+/* A check has shown that the node can be used again. */
+static void set_recovered(struct redis_node *node)
 {
 	struct availability *availability = availability_of(node->client, node->number);
 
@@ -54,8 +60,10 @@ static void recover(struct redis_node *node)
 	recovery_report(node->client);
 }
 
+/* The reply to the last command of a check, a write, decides about the node. */
 static void on_write_reply(struct redis_node *node, const struct redis_reply *reply)
 {
+	bool is_cluster = node->client->store->url.cluster, accepts_commands;
 	enum error_effect error;
 
 	node->check_is_under_way = false;
@@ -64,16 +72,18 @@ static void on_write_reply(struct redis_node *node, const struct redis_reply *re
 	error = reply->type == REDIS_ERROR ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
 	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
 	node->is_replica |= reply->type == REDIS_ERROR && redis_error_is(reply->text, "READONLY");
+	/* In a cluster another node may have the key; elsewhere nobody would serve it. */
+	accepts_commands = error == ERROR_FAILS_CALL || (error == ERROR_REDIRECTS && is_cluster);
 	if (node->must_be_closed)
 		snprintf(node->unusable_because, sizeof node->unusable_because, "it accepts no writes");
-	/* In a cluster another node may have the key; elsewhere nobody would serve it. */
-	else if (!node->scripts_are_refused &&
-	         (error == ERROR_FAILS_CALL ||
-	          (error == ERROR_REDIRECTS && node->client->store->url.cluster)))
-		recover(node);
+	else if (accepts_commands && !node->scripts_are_refused)
+		set_recovered(node);
 }
 
-/* The reply should be that there is no such script, unless one was loaded. */
+/*
+ * The reply to the call of a script. If no script was loaded, a Redis that may be used replies that
+ * there is no such script; otherwise it replies without an error.
+ */
 static void on_script_reply(struct redis_node *node, const struct redis_reply *reply)
 {
 	bool is_error = reply && reply->type == REDIS_ERROR;

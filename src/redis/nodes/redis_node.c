@@ -1,3 +1,7 @@
+/*
+ * redis_node.c: assigns a client's commands to nodes (its connections to Redis servers), opens and
+ * closes these connections, and watches the deadlines of commands and calls.
+ */
 #include "redis/nodes/redis_node.h"
 
 #include <stdio.h>
@@ -10,8 +14,11 @@
 #include "redis/nodes/recovery_check.h"
 #include "redis/nodes/send.h"
 
-/* The delay of the client past a deadline from which on replies may have arrived unread. */
-#define LATE_NS UINT64_C(1000000)
+/*
+ * If the client checks a deadline later than this, it was late itself, and the reply may have
+ * arrived in time.
+ */
+#define CLIENT_LATE_NS UINT64_C(1000000)
 
 /* Nodes */
 
@@ -35,6 +42,7 @@ static void node_free(struct redis_node *node)
 
 static const struct dialer_owner owner;
 
+/* Begins to connect to the node of that number. NULL if there is no memory. */
 static struct redis_node *node_open(struct redis_client *client, unsigned number)
 {
 	struct redis_node *node = calloc(1, sizeof *node);
@@ -100,14 +108,16 @@ static void close_if_idle(struct redis_node *node)
 	node_free(node);
 }
 
-/* Closes the connection; its commands fail. */
+/* Closes the connection because of `why`; its commands fail. The node becomes unavailable unless
+ * idle. */
 static void drop_node(struct redis_node *node, const char *why, uint64_t check_ns)
 {
 	struct redis_client *client = node->client;
 	unsigned number = node->number;
 	/* The end of an idle connection is no failure: Redis may close it. */
 	bool was_idle = node_is_idle(node) && !node->must_be_closed;
-	bool counts = !was_idle && node->era == availability_era(availability_of(client, number));
+	/* An older connection proves nothing: the node has failed and recovered since. */
+	bool is_failure = !was_idle && node->era == availability_era(availability_of(client, number));
 	struct redis_command *waiting = command_list_take(&node->waiting);
 
 	client->nodes[number] = NULL;
@@ -115,11 +125,11 @@ static void drop_node(struct redis_node *node, const char *why, uint64_t check_n
 		map_record_failure(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
 		sentinels_record_role(client->store->cluster, number, false);
-	if (counts)
+	if (is_failure)
 		set_unavailable(node, why, check_ns);
 	node_free(node);
 	commands_fail_all(client, waiting, WEIR_ESTORE);
-	if (counts && cluster_node_has_slots(client->store->cluster, number))
+	if (is_failure && cluster_node_has_slots(client->store->cluster, number))
 		check_recovery_if_due(client, number);
 }
 
@@ -139,22 +149,22 @@ static int node_get(struct redis_client *client, unsigned number, struct redis_n
 }
 
 /*
- * Commands for a master that no Sentinel has named yet: tries them later, or fails them at their
- * deadline.
+ * Handles commands for a master that no Sentinel has named yet: tries them again later, or fails
+ * them at their deadline.
  */
 static void await_master(struct redis_client *client, struct redis_command *first)
 {
 	unsigned number = cluster_node_of(client->store->cluster, first->slot);
 	bool is_up = availability_is_up(availability_of(client, number));
-	bool is_late = first->deadline_ns <= client_now_ns(client);
+	bool is_expired = first->deadline_ns <= client_now_ns(client);
 	char why[SENTINELS_WHY_MAX];
 	struct redis_command *next;
 
-	if (is_up && is_late) {
+	if (is_up && is_expired) {
 		sentinels_why(client->store->cluster, why);
 		recovery_set_unavailable(client, number, why, client_now_ns(client) + RECOVERY_CHECK_NS);
 	}
-	if (!is_up || is_late || client->is_closing) {
+	if (!is_up || is_expired || client->is_closing) {
 		commands_fail_all(client, first, WEIR_ESTORE);
 		return;
 	}
@@ -206,6 +216,7 @@ static struct redis_command *assign_to_node(struct redis_client *client,
 	return next;
 }
 
+/* Asks nodes for the map of slots, or Sentinels for the master, if that is due. */
 static void ask_for_map(struct redis_client *client)
 {
 	struct cluster *cluster = client->store->cluster;
@@ -229,19 +240,20 @@ static void ask_for_map(struct redis_client *client)
 		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
-/* Moves the node's commands after `older`, which are retries, in front of the others. */
+/* Moves the node's newest waiting commands, which are retries, in front of the older ones. */
 static void move_retries_to_front(struct redis_node *node)
 {
 	struct command_list *waiting = &node->waiting;
-	struct redis_command **older = node->older_waiting_end, *again = older ? *older : NULL;
+	struct redis_command **older_end = node->older_waiting_end,
+	                     *retries = older_end ? *older_end : NULL;
 
 	node->older_waiting_end = NULL;
-	if (!again || older == &waiting->first)
+	if (!retries || older_end == &waiting->first)
 		return;
 	*waiting->last = waiting->first;
-	waiting->first = again;
-	waiting->last = older;
-	*older = NULL;
+	waiting->first = retries;
+	waiting->last = older_end;
+	*older_end = NULL;
 }
 
 /* Retries come before commands that were submitted later. */
@@ -276,17 +288,18 @@ void nodes_send(struct redis_client *client, struct redis_command *first)
 
 /* Deadlines */
 
+/* Fails the commands whose deadline is over before the connection is ready. */
 static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
-	uint64_t dialled_ns = node->ready_deadline_ns - DIALER_TIME_NS;
+	uint64_t dialed_at_ns = node->ready_deadline_ns - DIALER_TIME_NS;
 
 	if (node->ready_deadline_ns == 0 || !node->waiting.first ||
 	    node->waiting.first->deadline_ns > now_ns)
 		return;
 	count_more(&client->counts.timeouts, 1);
-	/* A redirected command may have no time left; the others have. */
-	if (now_ns < dialled_ns + client->store->options.timeout_ns) {
+	/* Connecting has not had the whole timeout yet, so only redirected commands are late. */
+	if (now_ns < dialed_at_ns + client->store->options.timeout_ns) {
 		nodes_send(client, command_list_take(&node->waiting));
 		return;
 	}
@@ -296,8 +309,9 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 }
 
 /*
- * Repeated commands may have little of their time left. A node that does not answer them within it
- * is not to blame: the commands fail, and their call gets half of store_timeout, as every other.
+ * Fails the commands of calls that were sent with little of their time left, because the commands
+ * were repeated. A node that does not answer within that time is not to blame, so its call gets
+ * half of store_timeout, as every other.
  */
 static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 {
@@ -305,12 +319,12 @@ static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 
 	LIST_EACH(node_calls(node), struct script_call, base.node, call)
 	{
-		uint64_t least_ns = call->sent_ns + client->store->options.timeout_ns / 2;
+		uint64_t least_deadline_ns = call->sent_ns + client->store->options.timeout_ns / 2;
 
-		if (call->deadline_ns > now_ns || least_ns <= now_ns)
+		if (call->deadline_ns > now_ns || least_deadline_ns <= now_ns)
 			continue;
 		count_more(&client->counts.timeouts, 1);
-		call->deadline_ns = least_ns;
+		call->deadline_ns = least_deadline_ns;
 		script_call_fail(client, call);
 		call->command_count = 0;
 	}
@@ -328,32 +342,12 @@ static uint64_t first_deadline(const struct redis_node *node)
 	return first_ns;
 }
 
-static void node_tick(struct redis_node *node, uint64_t now_ns)
+/* Drops the node because a call or the connection has reached its deadline. */
+static void drop_node_at_deadline(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
-	uint64_t first_ns;
 	char why[64];
 
-	fail_waiting(node, now_ns);
-	first_ns = first_deadline(node);
-	if (first_ns + LATE_NS >= now_ns || node->replies_may_be_unread) {
-		fail_short_calls(node, now_ns);
-		first_ns = first_deadline(node);
-	}
-	if (first_ns > now_ns) {
-		node->replies_may_be_unread = false;
-		if (node->waiting.first && node->ready_deadline_ns != 0)
-			first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
-		if (first_ns != UINT64_MAX)
-			client_alarm_at(client, first_ns);
-		return;
-	}
-	if (first_ns + LATE_NS < now_ns && !node->replies_may_be_unread) {
-		/* The client itself is late, so it first reads the replies that have arrived meanwhile. */
-		node->replies_may_be_unread = true;
-		client_alarm_at(client, now_ns + LATE_NS);
-		return;
-	}
 	count_more(&client->counts.timeouts, 1);
 	if (node->ready_deadline_ns != 0)
 		snprintf(why, sizeof why, "no connection within 1 s");
@@ -365,7 +359,41 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	drop_node(node, why, now_ns + RECOVERY_CHECK_NS);
 }
 
-/* Has all delayed commands assigned again. */
+/* Sets the alarm for the node's next deadline. */
+static void set_deadline_alarm(struct redis_node *node, uint64_t first_ns)
+{
+	node->replies_may_be_unread = false;
+	if (node->waiting.first && node->ready_deadline_ns != 0)
+		first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
+	if (first_ns != UINT64_MAX)
+		client_alarm_at(node->client, first_ns);
+}
+
+/* Checks the node's deadlines: fails commands, and drops the node if it does not answer. */
+static void node_tick(struct redis_node *node, uint64_t now_ns)
+{
+	uint64_t first_ns;
+	bool client_is_late;
+
+	fail_waiting(node, now_ns);
+	first_ns = first_deadline(node);
+	if (first_ns + CLIENT_LATE_NS >= now_ns || node->replies_may_be_unread) {
+		fail_short_calls(node, now_ns);
+		first_ns = first_deadline(node);
+	}
+	client_is_late = first_ns + CLIENT_LATE_NS < now_ns && !node->replies_may_be_unread;
+	if (first_ns > now_ns) {
+		set_deadline_alarm(node, first_ns);
+	} else if (client_is_late) {
+		/* It first reads the replies that have arrived meanwhile. */
+		node->replies_may_be_unread = true;
+		client_alarm_at(node->client, now_ns + CLIENT_LATE_NS);
+	} else {
+		drop_node_at_deadline(node, now_ns);
+	}
+}
+
+/* Moves all delayed commands to those that are assigned to nodes again at once. */
 static void retry_later_commands(struct redis_client *client)
 {
 	struct redis_command *command = command_list_take(&client->delayed_retries), *next;
@@ -403,14 +431,15 @@ void nodes_tick(struct redis_client *client)
 
 bool nodes_are_awaited(const struct redis_client *client)
 {
-	bool are =
+	bool are_awaited =
 	    client->delayed_retries.first || sentinels_are_awaited(client->store->cluster, client);
 
 	/* A Sentinel that hangs must not delay calls. */
-	for (unsigned i = 0; i < client->node_end && !are; i++)
-		are = client->nodes[i] && !client->nodes[i]->is_sentinel &&
-		      (first_deadline(client->nodes[i]) != UINT64_MAX || client->nodes[i]->waiting.first);
-	return are;
+	for (unsigned i = 0; i < client->node_end && !are_awaited; i++)
+		are_awaited =
+		    client->nodes[i] && !client->nodes[i]->is_sentinel &&
+		    (first_deadline(client->nodes[i]) != UINT64_MAX || client->nodes[i]->waiting.first);
+	return are_awaited;
 }
 
 void nodes_close(struct redis_client *client)
@@ -444,6 +473,7 @@ static void send_pending(struct redis_client *client)
 	client->now_ns = 0;
 }
 
+/* The connection is ready: Redis has accepted the greeting. */
 static void on_accepted(void *context)
 {
 	struct redis_node *node = context;
@@ -460,22 +490,23 @@ static void on_accepted(void *context)
 	send_pending(client);
 }
 
+/* Reads replies. If one shows that the node is unusable, makes it unavailable or drops it. */
 static void read_bytes(struct redis_node *node, struct slice bytes)
 {
 	uint64_t check_ns = client_now_ns(node->client) + RECOVERY_CHECK_NS;
 	char why[sizeof node->unusable_because];
-	bool is_lost;
+	bool must_be_closed;
 
 	node->must_not_be_freed = true;
-	is_lost = connection_receive(node->connection, bytes) != WEIR_OK || node->must_be_closed;
+	must_be_closed = connection_receive(node->connection, bytes) != WEIR_OK || node->must_be_closed;
 	node->must_not_be_freed = false;
-	if (!is_lost && node->unusable_because[0] == '\0')
+	if (!must_be_closed && node->unusable_because[0] == '\0')
 		return;
 	snprintf(why, sizeof why, "%s",
 	         node->unusable_because[0] != '\0' ? node->unusable_because
 	                                           : connection_error(node->connection));
 	node->unusable_because[0] = '\0';
-	if (is_lost) {
+	if (must_be_closed) {
 		node->must_be_closed = true;
 		dialer_blame(node->dialer);
 		drop_node(node, why, check_ns);

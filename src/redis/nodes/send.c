@@ -1,3 +1,10 @@
+/*
+ * send.c: writes the waiting commands of a node (a connection to one Redis) as calls of scripts,
+ * and handles the replies to these calls.
+ *
+ * The *weight* of a call is its cost for Redis. The sum of the weights under way is bounded, so
+ * that Redis can serve other connections in between; further commands wait.
+ */
 #include "redis/nodes/send.h"
 
 #include <stdio.h>
@@ -7,7 +14,7 @@
 #include "redis/script_reply.h"
 #include "redis/commands.h"
 
-#define WINDOW 256 /* the waiting commands that are searched for those of a call's slot */
+#define SEARCHED_MAX 256 /* the waiting commands that are searched for those of a call's slot */
 
 /* Calls */
 
@@ -35,7 +42,7 @@ static void recycle_call(struct script_call *call)
 
 static void handle_reply(struct script_call *call, const struct redis_reply *reply);
 
-/* The reply to the oldest call of its node. */
+/* Called with the reply to a call, or with NULL if the connection has ended. */
 static void on_call_reply(struct pending_reply *base, const struct redis_reply *reply)
 {
 	struct script_call *call = (struct script_call *)base;
@@ -50,7 +57,8 @@ static void on_call_reply(struct pending_reply *base, const struct redis_reply *
 	recycle_call(call);
 }
 
-static void send_call(struct script_call *call)
+/* Counts a call that was written into the connection's buffer, and has its reply delivered. */
+static void register_call(struct script_call *call)
 {
 	struct redis_node *node = call->node;
 
@@ -73,28 +81,30 @@ bool send_words(struct redis_node *node, uint64_t deadline_ns, send_on_reply *on
 	call->deadline_ns = deadline_ns;
 	call->on_reply = on_reply;
 	connection_write_words(connection_command_buffer(node->connection), words, n);
-	send_call(call);
+	register_call(call);
 	return true;
 }
 
-/* Records why the node is unavailable; read_bytes() in redis_node.c acts on it. */
-static void set_trouble(struct redis_node *node, struct slice text)
+/* Records an error that makes the node unusable; read_bytes() in redis_node.c acts on it. */
+static void record_unusable(struct redis_node *node, struct slice text)
 {
 	snprintf(node->unusable_because, sizeof node->unusable_because, "Redis says %.*s",
 	         (int)u64_min(text.len, 160), text.data);
 }
 
+/* Has recovery checks of the node try a real script. */
 static void set_refuses_scripts(const struct redis_node *node)
 {
 	atomic_store(&cluster_availability(node->client->store->cluster, node->number)->refuses_scripts,
 	             true);
 }
 
-static void on_loaded(struct redis_node *node, const struct redis_reply *reply)
+/* The reply to SCRIPT LOAD. */
+static void on_script_loaded(struct redis_node *node, const struct redis_reply *reply)
 {
 	if (!reply || reply->type != REDIS_ERROR)
 		return;
-	set_trouble(node, reply->text);
+	record_unusable(node, reply->text);
 	set_refuses_scripts(node);
 }
 
@@ -104,7 +114,10 @@ void ignore_reply(struct redis_node *node, const struct redis_reply *reply)
 	(void)reply;
 }
 
-/* False if there is no memory. */
+/*
+ * Loads the script of a call that Redis did not have, unless that was done since the call was sent.
+ * Returns false if there is no memory.
+ */
 static bool load_script(struct redis_node *node, const struct script_call *missing)
 {
 	/* Calls that were sent before the script was loaded miss it once more. */
@@ -112,7 +125,7 @@ static bool load_script(struct redis_node *node, const struct script_call *missi
 	    missing->sequence_number < node->loaded_at_call)
 		return true;
 	if (!send_words(
-	        node, missing->deadline_ns, on_loaded,
+	        node, missing->deadline_ns, on_script_loaded,
 	        (struct slice[]){SLICE("SCRIPT"), SLICE("LOAD"), slice_of(missing->script.source)}, 3))
 		return false;
 	node->loaded_source = missing->script.source;
@@ -123,6 +136,7 @@ static bool load_script(struct redis_node *node, const struct script_call *missi
 /* The most times that a script is loaded for a command: an operator may flush scripts just then. */
 #define LOADS_MAX 3
 
+/* Has Redis load the script that a call misses, and has the call's commands sent again. */
 static void load_and_repeat(struct redis_node *node, struct script_call *call)
 {
 	bool can_load = load_script(node, call);
@@ -141,7 +155,7 @@ static void load_and_repeat(struct redis_node *node, struct script_call *call)
 #define REDIRECTS_MAX 8
 
 /* Sends a call's commands to the node that the error names. False if it names none. */
-static bool redirect(struct redis_node *node, struct script_call *call, struct slice text)
+static bool redirect_commands(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	struct redis_store *store = node->client->store;
 	struct redis_host to;
@@ -188,6 +202,7 @@ static void retry_one_by_one(struct redis_client *client, struct script_call *ca
 	}
 }
 
+/* Handles an error in place of a script's reply: repeats the commands, or fails them. */
 static void handle_error_reply(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	enum error_effect error = error_effect_of(text);
@@ -200,10 +215,10 @@ static void handle_error_reply(struct redis_node *node, struct script_call *call
 		retry_one_by_one(node->client, call);
 		return;
 	}
-	if (error == ERROR_REDIRECTS && redirect(node, call, text))
+	if (error == ERROR_REDIRECTS && redirect_commands(node, call, text))
 		return;
 	if (error != ERROR_FAILS_CALL)
-		set_trouble(node, text);
+		record_unusable(node, text);
 	if (error == ERROR_SCRIPT_REFUSED)
 		set_refuses_scripts(node);
 	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
@@ -233,7 +248,8 @@ static void handle_invalid_reply(struct redis_node *node, struct script_call *ca
 	script_call_fail(node->client, call);
 }
 
-static void count_time(struct redis_client *client, uint64_t time_ns)
+/* Counts a round trip in the histogram of latencies. */
+static void count_round_trip(struct redis_client *client, uint64_t time_ns)
 {
 	size_t i = 0;
 
@@ -248,7 +264,7 @@ static void handle_reply(struct script_call *call, const struct redis_reply *rep
 	struct redis_client *client = call->node->client;
 
 	if (reply)
-		count_time(client, sat_sub(client_now_ns(client), call->sent_ns));
+		count_round_trip(client, sat_sub(client_now_ns(client), call->sent_ns));
 	if (!reply)
 		script_call_fail(client, call);
 	else if (reply->type == REDIS_ERROR)
@@ -309,28 +325,28 @@ static size_t weight_of(const struct redis_command *command)
  * Moves the first command and others of its slot into the call, as many as it can have; a group as
  * a whole.
  */
-static void fill_call(struct command_list *list, struct script_call *call, bool is_given)
+static void fill_call(struct command_list *list, struct script_call *call, bool uses_given_time)
 {
 	const struct redis_command *first = list->first;
 	struct redis_command **at = &list->first;
 	uint32_t group = 0;
 
-	for (size_t searched = 0; *at && searched < WINDOW && call->command_count < CALL_COMMANDS_MAX;
-	     searched++) {
+	for (size_t searched = 0;
+	     *at && searched < SEARCHED_MAX && call->command_count < CALL_COMMANDS_MAX; searched++) {
 		struct redis_command *command = *at;
-		bool begins = command->group == 0 || command->group != group;
+		bool begins_group = command->group == 0 || command->group != group; /* or is in none */
 
-		if (begins && call->weight >= CALL_COMMANDS_FULL)
+		if (begins_group && call->weight >= CALL_COMMANDS_FULL)
 			break; /* only the rest of a group may exceed the weight */
 		if (!may_share_call(first, command)) {
 			at = &command->next;
 			continue;
 		}
-		if (begins && command->group != 0 && call->command_count > 0 &&
+		if (begins_group && command->group != 0 && call->command_count > 0 &&
 		    (group_size(command) > CALL_COMMANDS_MAX - call->command_count ||
-		     group_size(command) > WINDOW - searched))
+		     group_size(command) > SEARCHED_MAX - searched))
 			break; /* a group is not divided */
-		if (is_given && call->command_count > 0 &&
+		if (uses_given_time && call->command_count > 0 &&
 		    command->local_time.now_ns != call->commands[0]->local_time.now_ns)
 			break; /* a call has one time */
 		group = command->group;
@@ -348,7 +364,7 @@ static const struct redis_command *command_of(const struct script_call *call)
 	return call->commands[0];
 }
 
-/* False if there is no memory. */
+/* Writes the call, after ASKING if its slot is moving to this node. False if there is no memory. */
 static bool write_call(struct script_call *call)
 {
 	struct redis_node *node = call->node;
@@ -389,7 +405,7 @@ static void fail_expired_waiting(struct redis_node *node)
 void node_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;
-	bool wrote = false, was_busy = node->must_not_be_freed;
+	bool has_written = false, could_not_be_freed = node->must_not_be_freed;
 
 	if (node->ready_deadline_ns != 0)
 		return;
@@ -404,7 +420,7 @@ void node_send(struct redis_node *node)
 			commands_fail_all(client, command_list_take(&node->waiting), WEIR_ENOMEM);
 			break;
 		}
-		call->deadline_ns = UINT64_MAX;
+		call->deadline_ns = UINT64_MAX; /* fill_call reduces it */
 		fill_call(&node->waiting, call, client->store->options.given_time);
 		for (size_t i = 0; i < call->command_count; i++)
 			cache_prepare(client, call->commands[i]);
@@ -418,14 +434,14 @@ void node_send(struct redis_node *node)
 		    call->commands[call->command_count - 1]->operations->step.key.hash;
 		count_more(&client->counts.calls, 1);
 		count_more(&client->counts.steps, call->command_count);
-		send_call(call);
-		wrote = true;
+		register_call(call);
+		has_written = true;
 	}
-	node->must_not_be_freed = was_busy;
+	node->must_not_be_freed = could_not_be_freed;
 	node->reached_weight_max = node->waiting.first != NULL;
 	if (node->reached_weight_max)
 		client_alarm_at(client, last_send_ns(client, node->waiting.first));
-	if (wrote)
+	if (has_written)
 		dialer_send(node->dialer);
 }
 

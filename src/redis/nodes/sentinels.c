@@ -1,3 +1,10 @@
+/*
+ * sentinels.c: finds the master of a store by the answers of Sentinels, the servers that watch a
+ * master and its replicas.
+ *
+ * One client asks all Sentinels at once, in a *round*. The server that most of them name becomes
+ * the master. *Learnt* Sentinels are those that other Sentinels have named.
+ */
 #include "redis/nodes/sentinels.h"
 
 #include <stdio.h>
@@ -30,8 +37,8 @@ static bool is_learnt(const struct cluster *cluster, unsigned node)
 }
 
 /*
- * Another client waits a round longer before it takes over: the asker may be between two calls of a
- * library.
+ * When the client may begin the next round. A client that did not begin the last one waits twice as
+ * long: the other one may be between two calls of a library.
  */
 static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 {
@@ -42,7 +49,7 @@ static uint64_t next_round_ns(const struct cluster *cluster, const void *asker)
 	return cluster->round_began_ns + (asker == cluster->round_asker ? 1 : 2) * SENTINELS_POLL_NS;
 }
 
-/* The number of Sentinels among the first `end` nodes that name the master. */
+/* The number of Sentinels among the first `end` nodes that have named this master. */
 static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned master)
 {
 	unsigned votes = 0;
@@ -55,8 +62,9 @@ static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned 
 }
 
 /*
- * The node that most of the first `end` nodes name, and their number; CLUSTER_NO_NODE if none is
- * named.
+ * Returns the node that most Sentinels among the first `end` nodes have named, and sets *votes to
+ * their number. A server that says itself that it is a replica only counts if all named ones do. Of
+ * equals the first one is returned; CLUSTER_NO_NODE if none is named.
  */
 static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigned *votes)
 {
@@ -65,23 +73,27 @@ static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigne
 	*votes = 0;
 	for (unsigned i = 0; i < end; i++) {
 		const struct cluster_node *sentinel = &cluster->nodes[i];
-		bool is_better;
-		unsigned more;
+		bool role_is_equal, role_is_better;
+		unsigned named_votes;
 
 		if (!sentinel->is_sentinel || sentinel->sentinel_state != SENTINEL_NAMED)
 			continue;
-		more = votes_for(cluster, end, sentinel->named_node);
-		is_better = best == CLUSTER_NO_NODE || (cluster->nodes[best].is_replica &&
-		                                        !cluster->nodes[sentinel->named_node].is_replica);
-		if (is_better || (more > *votes && cluster->nodes[sentinel->named_node].is_replica ==
-		                                       cluster->nodes[best].is_replica)) {
+		named_votes = votes_for(cluster, end, sentinel->named_node);
+		role_is_better =
+		    best == CLUSTER_NO_NODE ||
+		    (cluster->nodes[best].is_replica && !cluster->nodes[sentinel->named_node].is_replica);
+		role_is_equal = !role_is_better && cluster->nodes[sentinel->named_node].is_replica ==
+		                                       cluster->nodes[best].is_replica;
+		if (role_is_better || (role_is_equal && named_votes > *votes)) {
 			best = sentinel->named_node;
-			*votes = more;
+			*votes = named_votes;
 		}
 	}
 	return best;
 }
 
+/* The master by the Sentinels of the URL; learnt Sentinels count only if none of those names one.
+ */
 static unsigned elect(const struct cluster *cluster, unsigned *votes)
 {
 	unsigned best = elect_among(cluster, cluster->seed_count, votes);
@@ -106,8 +118,10 @@ static void adopt_master(struct cluster *cluster, unsigned master)
 		cluster_assign_slot(cluster, slot, master);
 }
 
+/* Makes the elected server the master. If none is named yet, has Sentinels asked again soon. */
 static void end_round(struct cluster *cluster)
 {
+	bool has_no_host = !sentinels_node_has_host(cluster, cluster_node_of(cluster, 0));
 	unsigned votes, master = elect(cluster, &votes);
 
 	cluster->round_is_open = false;
@@ -115,13 +129,13 @@ static void end_round(struct cluster *cluster)
 	    elect_among(cluster, cluster->seed_count, &votes) == CLUSTER_NO_NODE;
 	if (master != CLUSTER_NO_NODE)
 		adopt_master(cluster, master);
-	else if (!sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)) &&
+	else if (has_no_host &&
 	         availability_is_up(&cluster->nodes[cluster->seed_count - 1].availability))
 		cluster_doubt(cluster);
 }
 
 /* Ends the round if further answers can't change its result. */
-static void check_answers(struct cluster *cluster)
+static void end_round_if_decided(struct cluster *cluster)
 {
 	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
 
@@ -135,7 +149,8 @@ static void check_answers(struct cluster *cluster)
 		end_round(cluster);
 }
 
-static bool begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
+/* Begins a round if one is due for this client. Returns whether it did. */
+static bool begin_round_if_due(struct cluster *cluster, const void *asker, uint64_t now_ns)
 {
 	if (now_ns < next_round_ns(cluster, asker))
 		return false;
@@ -155,7 +170,7 @@ bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t 
 
 	*n = 0;
 	pthread_mutex_lock(&cluster->mutex);
-	begins = begin_round(cluster, asker, now_ns);
+	begins = begin_round_if_due(cluster, asker, now_ns);
 	for (unsigned i = 0; i < cluster->node_count && begins; i++) {
 		struct cluster_node *node = &cluster->nodes[i];
 
@@ -206,7 +221,7 @@ static void record_failure(struct cluster *cluster, unsigned node, const char *w
 	redis_host_write(&cluster->nodes[node].host, host);
 	snprintf(cluster->newest_failure, sizeof cluster->newest_failure, "%.60s: %.130s", host, why);
 	cluster->nodes[node].sentinel_state = SENTINEL_FAILED;
-	check_answers(cluster);
+	end_round_if_decided(cluster);
 }
 
 void sentinels_fail(struct cluster *cluster, unsigned node, const char *why)
@@ -222,7 +237,7 @@ static bool read_port(const struct redis_reply *reply, uint64_t *port)
 }
 
 /* Reads an answer of two texts, address and port. */
-static bool read_master(const struct redis_reply *reply, struct redis_host *out)
+static bool read_master_address(const struct redis_reply *reply, struct redis_host *out)
 {
 	uint64_t port;
 
@@ -231,18 +246,19 @@ static bool read_master(const struct redis_reply *reply, struct redis_host *out)
 	       hash_slots_read_host(reply->items[0].text, port, NULL, out);
 }
 
+/* Records the master that a Sentinel named, or that its answer names none. */
 static void record_answer(struct cluster *cluster, unsigned node, const struct redis_reply *reply)
 {
 	struct redis_host host;
 	unsigned master = CLUSTER_NO_NODE;
 	char why[200];
 
-	if (read_master(reply, &host))
+	if (read_master_address(reply, &host))
 		master = cluster_find_or_add(cluster, &host, false);
 	if (master != CLUSTER_NO_NODE) {
 		cluster->nodes[node].sentinel_state = SENTINEL_NAMED;
 		cluster->nodes[node].named_node = master;
-		check_answers(cluster);
+		end_round_if_decided(cluster);
 		return;
 	}
 	if (reply->type == REDIS_NIL)
@@ -262,8 +278,8 @@ void sentinels_answer(struct cluster *cluster, unsigned node, const struct redis
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
-/* Reads the address from fields, alternating names and values. */
-static bool read_sentinel(const struct redis_reply *fields, struct redis_host *out)
+/* Reads the address of a Sentinel from an answer that alternates names and values of fields. */
+static bool read_sentinel_address(const struct redis_reply *fields, struct redis_host *out)
 {
 	struct slice name = {0};
 	uint64_t port = 0;
@@ -282,8 +298,8 @@ static bool read_sentinel(const struct redis_reply *fields, struct redis_host *o
 }
 
 /*
- * Makes sure that one more Sentinel may be added: if there are many, in place of one that does not
- * answer.
+ * Makes sure that one more Sentinel may be learnt: if there are as many as allowed, drops one that
+ * does not answer. Returns false if all of them answer.
  */
 static bool reserve_sentinel(struct cluster *cluster)
 {
@@ -308,7 +324,7 @@ void sentinels_add_learnt(struct cluster *cluster, const struct redis_reply *rep
 
 	pthread_mutex_lock(&cluster->mutex);
 	for (size_t i = 0; reply->type == REDIS_ARRAY && i < reply->count && i < SENTINELS_MAX; i++)
-		if (read_sentinel(&reply->items[i], &host) && reserve_sentinel(cluster))
+		if (read_sentinel_address(&reply->items[i], &host) && reserve_sentinel(cluster))
 			cluster_find_or_add(cluster, &host, true);
 	pthread_mutex_unlock(&cluster->mutex);
 }
