@@ -1,3 +1,7 @@
+/*
+ * addresses.c: remembers which addresses of the hosts of a store worked and which failed, so that
+ * the next connection tries the best one first. All threads of the store share it.
+ */
 #include "redis/network/addresses.h"
 
 #include <string.h>
@@ -18,7 +22,7 @@ static bool is_same(const struct redis_address *a, const struct redis_address *b
 	return a->len == b->len && memcmp(&a->any, &b->any, a->len) == 0;
 }
 
-/* Its place; `count` if there is none. */
+/* The index of an address, or `count` if it is not known. */
 static size_t find_address(const struct addresses *addresses, const struct redis_address *address)
 {
 	size_t i = 0;
@@ -28,14 +32,15 @@ static size_t find_address(const struct addresses *addresses, const struct redis
 	return i;
 }
 
-static size_t oldest(const struct addresses *addresses)
+/* The index of the address whose newest event is the oldest. */
+static size_t oldest_address(const struct addresses *addresses)
 {
-	size_t least = 0;
+	size_t oldest = 0;
 
 	for (size_t i = 1; i < addresses->count; i++)
-		if (addresses->items[i].event < addresses->items[least].event)
-			least = i;
-	return least;
+		if (addresses->items[i].event < addresses->items[oldest].event)
+			oldest = i;
+	return oldest;
 }
 
 void addresses_record(struct addresses *addresses, const struct redis_address *address, bool works)
@@ -45,7 +50,7 @@ void addresses_record(struct addresses *addresses, const struct redis_address *a
 	pthread_mutex_lock(&addresses->lock);
 	i = find_address(addresses, address);
 	if (i == ADDRESSES_MAX)
-		i = oldest(addresses);
+		i = oldest_address(addresses);
 	else if (i == addresses->count)
 		addresses->count++;
 	addresses->items[i].address = *address;
@@ -54,23 +59,26 @@ void addresses_record(struct addresses *addresses, const struct redis_address *a
 	pthread_mutex_unlock(&addresses->lock);
 }
 
-#define UNKNOWN (UINT64_MAX / 2)
+#define RANK_UNKNOWN (UINT64_MAX / 2)
 
-/* The lowest rank is tried first. */
+/*
+ * The address of the lowest rank is tried first: those that worked, the last one first; then
+ * unknown ones; then those that failed, the last one last.
+ */
 static uint64_t rank(const struct addresses *addresses, const struct redis_address *address)
 {
 	size_t i = find_address(addresses, address);
 
 	if (i == addresses->count)
-		return UNKNOWN;
-	return addresses->items[i].works ? UNKNOWN - addresses->items[i].event
-	                                 : UNKNOWN + addresses->items[i].event;
+		return RANK_UNKNOWN;
+	return addresses->items[i].works ? RANK_UNKNOWN - addresses->items[i].event
+	                                 : RANK_UNKNOWN + addresses->items[i].event;
 }
 
 void addresses_sort(struct addresses *addresses, struct redis_address *list, size_t n)
 {
 	pthread_mutex_lock(&addresses->lock);
-	for (size_t i = 1; i < n; i++) {
+	for (size_t i = 1; i < n; i++) { /* insertion sort */
 		struct redis_address moved = list[i];
 		size_t at = i;
 

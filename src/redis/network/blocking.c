@@ -1,3 +1,7 @@
+/*
+ * blocking.c: moves the bytes of a store client by poll(2), within calls that block their thread.
+ * The library uses it as the client's transport; a server has an event loop instead.
+ */
 #include "redis/network/blocking.h"
 
 #include <errno.h>
@@ -21,6 +25,7 @@
 /* The longest single wait; the client sets alarms for everything that it awaits. */
 #define WAIT_MAX_NS NS_PER_S
 
+/* The state of a descriptor: of a lookup of a name, or of a socket. */
 enum source_state {
 	SOURCE_LOOKS_UP,
 	SOURCE_CONNECTS,
@@ -83,6 +88,7 @@ static void set_lost(struct poll_source *source, int error)
 	source->state = SOURCE_LOST;
 }
 
+/* Opens a socket and connects it without blocking; a failure is reported later. */
 static void begin_connecting(struct poll_source *source, const struct redis_address *to)
 {
 	source->fd = open_socket(to->any.sa_family);
@@ -90,6 +96,7 @@ static void begin_connecting(struct poll_source *source, const struct redis_addr
 		set_lost(source, errno);
 }
 
+/* The socket is writable: it is connected, or has failed. */
 static void finish_connecting(struct poll_source *source)
 {
 	int error;
@@ -105,6 +112,7 @@ static void finish_connecting(struct poll_source *source)
 	source->may_have_output = true;
 }
 
+/* Passes the addresses that were found to the dialer. */
 static void finish_lookup(struct poll_source *source)
 {
 	struct redis_address addresses[DIALER_ADDRESSES_MAX];
@@ -117,7 +125,8 @@ static void finish_lookup(struct poll_source *source)
 
 /* The transport */
 
-static bool reserve_polled(struct blocking *blocking)
+/* Makes sure that one more source can be polled. False if there is no memory. */
+static bool reserve_poll_fd(struct blocking *blocking)
 {
 	size_t count = blocking->count + 1;
 	struct pollfd *polled;
@@ -132,10 +141,10 @@ static bool reserve_polled(struct blocking *blocking)
 	return true;
 }
 
-/* NULL if there is no memory. */
+/* Adds a copy of `source` to those that are polled. NULL if there is no memory. */
 static struct poll_source *add_source(struct blocking *blocking, const struct poll_source *source)
 {
-	struct poll_source *added = reserve_polled(blocking) ? malloc(sizeof *added) : NULL;
+	struct poll_source *added = reserve_poll_fd(blocking) ? malloc(sizeof *added) : NULL;
 
 	if (!added)
 		return NULL;
@@ -161,8 +170,9 @@ static void *look_up_blocking(struct redis_transport *transport, struct redis_di
 	return source;
 }
 
-static bool dial(struct redis_transport *transport, struct redis_attempt *attempt,
-                 const struct redis_address *to, void **out)
+/* The function `dial` of the transport: an attempt connects to an address. */
+static bool dial_blocking(struct redis_transport *transport, struct redis_attempt *attempt,
+                          const struct redis_address *to, void **out)
 {
 	struct poll_source *source =
 	    add_source(blocking_of(transport),
@@ -196,7 +206,7 @@ static void set_blocking_alarm(struct redis_transport *transport, uint64_t at_ns
 static const struct redis_transport_kind kind = {
     .look_up = look_up_blocking,
     .stop_look_up = hang_up,
-    .dial = dial,
+    .dial = dial_blocking,
     .send = send_soon,
     .hang_up = hang_up,
     .alarm = set_blocking_alarm,
@@ -240,6 +250,7 @@ void blocking_serve(struct blocking *blocking, struct store_client *client)
 
 /* Moving bytes */
 
+/* Tells the attempt that its socket was lost. */
 static void report_lost(struct poll_source *source)
 {
 	source->state = SOURCE_DEAD;
@@ -278,6 +289,7 @@ static void read_source(struct blocking *blocking, struct poll_source *source)
 	}
 }
 
+/* The events of poll(2) for which a socket waits. */
 static short events_of(const struct poll_source *source)
 {
 	if (source->state == SOURCE_CONNECTS)
@@ -303,7 +315,10 @@ static void handle_ready(struct blocking *blocking, struct poll_source *source)
 	}
 }
 
-/* Writes bytes, reports lost sources, and frees dead ones. Whether any were reported. */
+/*
+ * Writes bytes, reports lost sources, and frees dead ones. Returns whether any were reported,
+ * because then the client may have something new to do.
+ */
 static bool flush_and_reap(struct blocking *blocking)
 {
 	bool reported = false;
@@ -323,6 +338,7 @@ static bool flush_and_reap(struct blocking *blocking)
 	return reported;
 }
 
+/* Waits until a source is ready, at most for `wait_ns`, and handles those that are. */
 static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 {
 	struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
@@ -336,7 +352,7 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 	if (ppoll(blocking->poll_fds, n, &wait, NULL) <= 0)
 		return;
 	n = 0;
-	/* Sources that are added meanwhile stand in front of these. */
+	/* The order is as before: sources that are added meanwhile stand in front of these. */
 	LIST_EACH(&blocking->sources, struct poll_source, node, source)
 	if (blocking->poll_fds[n++].revents != 0)
 		handle_ready(blocking, source);
@@ -356,10 +372,9 @@ static void run_alarm(struct blocking *blocking)
 /* One iteration: reports lost sources, writes and reads, and runs the alarm. */
 static void run_once(struct blocking *blocking, uint64_t until_ns)
 {
-	uint64_t now_ns;
-
 	if (!flush_and_reap(blocking)) {
-		now_ns = os_monotonic_ns();
+		uint64_t now_ns = os_monotonic_ns();
+
 		if (blocking->alarm_ns != 0)
 			until_ns = u64_min(until_ns, blocking->alarm_ns);
 		wait_ready(blocking, u64_min(WAIT_MAX_NS, sat_sub(until_ns, now_ns)));

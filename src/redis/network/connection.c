@@ -1,3 +1,8 @@
+/*
+ * connection.c: turns commands into bytes and bytes into replies, for one connection to a Redis.
+ * The caller moves the bytes over the network; TLS and the greeting (AUTH, SELECT, PING) are done
+ * here.
+ */
 #include "redis/network/connection.h"
 
 #include <ctype.h>
@@ -14,6 +19,7 @@
 /* The commands of a greeting. */
 enum { GREETING_AUTH, GREETING_ROLE, GREETING_SELECT, GREETING_PING, GREETINGS };
 
+/* A command of the greeting whose reply is awaited. */
 struct greeting {
 	struct pending_reply call; /* first */
 	struct connection *connection;
@@ -38,8 +44,9 @@ struct connection {
 };
 
 /* Errors that all commands would get: the connection has to be closed. */
-static const char *const fatal[] = {"NOAUTH", "LOADING", "MASTERDOWN", "READONLY"};
+static const char *const fatal_errors[] = {"NOAUTH", "LOADING", "MASTERDOWN", "READONLY"};
 
+/* Sets the reason for which the connection has failed. Returns EIO. */
 __attribute__((format(printf, 2, 3))) static int fail(struct connection *connection,
                                                       const char *format, ...)
 {
@@ -60,7 +67,10 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 
 /* Replies */
 
-/* Where the next value of the reply is stored; NULL if there are too many. */
+/*
+ * Returns where the next value of the reply is stored: in an array, or as the whole reply. NULL if
+ * there are too many values.
+ */
 static struct redis_reply *next_value(const redisReadTask *task)
 {
 	struct connection *connection = task->privdata;
@@ -74,6 +84,8 @@ static struct redis_reply *next_value(const redisReadTask *task)
 	/* Items are const only for readers. */
 	return array ? (struct redis_reply *)&array->items[task->idx] : &connection->reply;
 }
+
+/* hiredis calls these functions for each value that it has read; NULL ends the reading. */
 
 static void *make_text(const redisReadTask *task, char *text, size_t len)
 {
@@ -140,7 +152,8 @@ static const redisReplyObjectFunctions functions = {
     .freeObject = free_nothing,
 };
 
-static void deliver(struct connection *connection)
+/* Gives the reply to the oldest command that waits for one. */
+static void deliver_reply(struct connection *connection)
 {
 	struct pending_reply *call =
 	    list_of(list_pop(&connection->awaited), struct pending_reply, node);
@@ -151,8 +164,9 @@ static void deliver(struct connection *connection)
 		return;
 	}
 	call->replied(call, reply);
-	for (size_t i = 0; reply->type == REDIS_ERROR && i < sizeof fatal / sizeof *fatal; i++)
-		if (redis_error_is(reply->text, fatal[i]))
+	for (size_t i = 0; reply->type == REDIS_ERROR && i < sizeof fatal_errors / sizeof *fatal_errors;
+	     i++)
+		if (redis_error_is(reply->text, fatal_errors[i]))
 			fail(connection, "Redis says %.*s", (int)u64_min(reply->text.len, 160),
 			     reply->text.data);
 }
@@ -164,17 +178,20 @@ static void reset_reply(struct connection *connection)
 	arena_reset(&connection->arena);
 }
 
-/* Bounds a line without an end: it would be searched again with each piece that arrives. */
-static int check_rest(struct connection *connection)
+/*
+ * Checks the size of an incomplete reply. A line without an end has a lower bound, because it is
+ * searched again with each piece that arrives.
+ */
+static int check_incomplete_reply(struct connection *connection)
 {
 	const redisReader *reader = connection->reader;
-	size_t rest = reader->len - reader->pos;
+	size_t unread_bytes = reader->len - reader->pos;
 	bool is_line = reader->ridx < 0 || reader->rstack[reader->ridx].type != REDIS_REPLY_STRING;
 
-	if (is_line && rest > CONNECTION_LINE_MAX)
+	if (is_line && unread_bytes > CONNECTION_LINE_MAX)
 		return fail(connection, "expected a line of at most %zu bytes, found more",
 		            CONNECTION_LINE_MAX);
-	if (rest + connection->text_bytes > CONNECTION_INPUT_MAX)
+	if (unread_bytes + connection->text_bytes > CONNECTION_INPUT_MAX)
 		return fail(connection, "expected a reply of at most %zu bytes, found more",
 		            CONNECTION_INPUT_MAX);
 	return WEIR_OK;
@@ -192,22 +209,22 @@ static int read_replies(struct connection *connection, struct slice bytes)
 		if (redisReaderGetReply(reader, &reply) != REDIS_OK)
 			return fail(connection, "expected a reply from Redis: %s", reader->errstr);
 		if (!reply)
-			return check_rest(connection);
-		deliver(connection);
+			return check_incomplete_reply(connection);
+		deliver_reply(connection);
 		reset_reply(connection);
 	}
 	return WEIR_EIO;
 }
 
 /* Bytes are read in pieces, so that the bounds are checked before everything is stored. */
-#define PIECE ((size_t)64 << 10)
+#define PIECE_BYTES ((size_t)64 << 10)
 
 static int read_plain_bytes(struct connection *connection, struct slice bytes)
 {
 	int status = connection->has_failed ? WEIR_EIO : WEIR_OK;
 
 	while (bytes.len > 0 && status == WEIR_OK) {
-		size_t len = u64_min(bytes.len, PIECE);
+		size_t len = u64_min(bytes.len, PIECE_BYTES);
 
 		status = read_replies(connection, (struct slice){bytes.data, len});
 		bytes = (struct slice){bytes.data + len, bytes.len - len};
@@ -278,8 +295,8 @@ const struct list *connection_pending(const struct connection *connection)
 	return &connection->awaited;
 }
 
-/* The part of a buffer that is still to be sent. */
-static struct slice rest_of(const struct connection *connection, const struct buffer *buffer)
+/* The part of a buffer that is not sent yet. */
+static struct slice unsent_part(const struct connection *connection, const struct buffer *buffer)
 {
 	return (struct slice){buffer->data ? buffer->data + connection->sent_bytes : NULL,
 	                      buffer->len - connection->sent_bytes};
@@ -290,7 +307,7 @@ struct slice connection_unsent_bytes(struct connection *connection)
 	if (connection->has_failed && !connection->tls)
 		return (struct slice){0};
 	if (!connection->tls)
-		return rest_of(connection, &connection->out);
+		return unsent_part(connection, &connection->out);
 	if (connection->out.len > 0 && tls_is_ready(connection->tls) && !connection->has_failed) {
 		struct slice plain = {connection->out.data, connection->out.len};
 
@@ -299,10 +316,10 @@ struct slice connection_unsent_bytes(struct connection *connection)
 		connection->out.len = 0;
 	}
 	/* After a failure this may be the alert that says why. */
-	return rest_of(connection, &connection->wire);
+	return unsent_part(connection, &connection->wire);
 }
 
-/* The most memory of an empty buffer. */
+/* An empty buffer with more memory than this is freed. */
 #define EMPTY_BUFFER_MAX ((size_t)256 << 10)
 
 void connection_drop_sent_bytes(struct connection *connection, size_t bytes)
@@ -319,7 +336,8 @@ void connection_drop_sent_bytes(struct connection *connection, size_t bytes)
 
 /* The greeting */
 
-static void accept_greeting(struct connection *connection)
+/* Redis has accepted the greeting: sends the commands that were deferred until now. */
+static void finish_greeting(struct connection *connection)
 {
 	connection->is_ready = true;
 	if (connection->deferred.len > 0)
@@ -330,10 +348,10 @@ static void accept_greeting(struct connection *connection)
 }
 
 /*
- * The value of a name in a reply to HELLO, which alternates names and values; an empty slice if it
- * has no such text.
+ * The text that follows a name in a reply to HELLO, which alternates names and values; an empty
+ * slice if there is none.
  */
-static struct slice find_text(const struct redis_reply *reply, struct slice name)
+static struct slice find_hello_field(const struct redis_reply *reply, struct slice name)
 {
 	for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->count; i += 2)
 		if (reply->items[i].type == REDIS_TEXT && slice_equal(reply->items[i].text, name) &&
@@ -342,9 +360,11 @@ static struct slice find_text(const struct redis_reply *reply, struct slice name
 	return (struct slice){0};
 }
 
+/* Fails the connection unless the reply to HELLO is that of a master. */
 static void check_role(struct connection *connection, const struct redis_reply *reply)
 {
-	struct slice role = find_text(reply, SLICE("role")), mode = find_text(reply, SLICE("mode"));
+	struct slice role = find_hello_field(reply, SLICE("role")),
+	             mode = find_hello_field(reply, SLICE("mode"));
 
 	if (slice_equal(role, SLICE("master")))
 		return;
@@ -355,6 +375,7 @@ static void check_role(struct connection *connection, const struct redis_reply *
 	                                            : "another reply to HELLO");
 }
 
+/* Checks the reply to a command of the greeting; the last one, to PING, accepts the greeting. */
 static void on_greeting_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct connection *connection = ((struct greeting *)call)->connection;
@@ -379,10 +400,11 @@ static void on_greeting_reply(struct pending_reply *call, const struct redis_rep
 		fail(connection, "expected %s to %s, found another reply",
 		     which == GREETING_PING ? "PONG" : "OK", names[which]);
 	} else if (which == GREETING_PING) {
-		accept_greeting(connection);
+		finish_greeting(connection);
 	}
 }
 
+/* Sends one command of the greeting. */
 static void send_greeting(struct connection *connection, size_t which, const struct slice *words,
                           size_t count)
 {
@@ -406,7 +428,8 @@ static void log_in(struct connection *connection, const char *user, const char *
 	send_greeting(connection, GREETING_AUTH, words, n);
 }
 
-static void greet(struct connection *connection, enum connection_peer peer)
+/* Sends the whole greeting at once. */
+static void send_whole_greeting(struct connection *connection, enum connection_peer peer)
 {
 	const struct redis_url *url = connection->url;
 	char number[20];
@@ -441,7 +464,7 @@ int connection_open(struct connection **out, const struct redis_url *url, enum c
 	connection->reader = redisReaderCreateWithFunctions((redisReplyObjectFunctions *)&functions);
 	if (url->tls)
 		status = tls_open(&connection->tls, url->trust, host, &connection->wire);
-	greet(connection, peer);
+	send_whole_greeting(connection, peer);
 	if (!connection->reader || status != WEIR_OK || connection->out.failed) {
 		connection_close(connection);
 		return WEIR_ENOMEM;

@@ -1,3 +1,10 @@
+/*
+ * dialer.c: connects to a Redis, from the name of its host to an accepted greeting.
+ *
+ * Each address of the name gets an *attempt*: a connection that sends the greeting. The attempts
+ * begin one after another with a short delay, as in RFC 8305, and the first whose greeting is
+ * accepted wins.
+ */
 #include "redis/network/dialer.h"
 
 #include <netdb.h>
@@ -29,14 +36,16 @@ struct redis_dialer {
 	struct redis_attempt attempts[DIALER_ADDRESSES_MAX]; /* one for each address */
 };
 
-static void record(const struct redis_dialer *dialer, const struct redis_attempt *attempt,
-                   bool works)
+/* Records whether the address of an attempt worked, for later dialers. */
+static void record_address(const struct redis_dialer *dialer, const struct redis_attempt *attempt,
+                           bool works)
 {
 	if (dialer->target.addresses)
 		addresses_record(dialer->target.addresses, &dialer->addresses[attempt - dialer->attempts],
 		                 works);
 }
 
+/* Closes the attempt's connection. Commands on it that have no reply get NULL. */
 static void attempt_end(struct redis_attempt *attempt)
 {
 	struct redis_transport *transport = attempt->dialer->transport;
@@ -49,7 +58,7 @@ static void attempt_end(struct redis_attempt *attempt)
 	attempt->connection = NULL;
 }
 
-/* False if there is no memory. */
+/* Begins the attempt at the next address. Returns false if there is no memory. */
 static bool attempt_begin(struct redis_dialer *dialer)
 {
 	struct redis_attempt *attempt = &dialer->attempts[dialer->attempt_count];
@@ -65,7 +74,7 @@ static bool attempt_begin(struct redis_dialer *dialer)
 	return false;
 }
 
-static bool is_under_way(const struct redis_dialer *dialer)
+static bool has_attempt_under_way(const struct redis_dialer *dialer)
 {
 	for (size_t i = 0; i < dialer->attempt_count; i++)
 		if (dialer->attempts[i].connection)
@@ -73,12 +82,16 @@ static bool is_under_way(const struct redis_dialer *dialer)
 	return false;
 }
 
-static uint64_t delay_ns(const struct redis_dialer *dialer)
+/* The time from one attempt to the next. All addresses are tried in half of the dialer's time. */
+static uint64_t attempt_delay_ns(const struct redis_dialer *dialer)
 {
 	return u64_min(DIALER_DELAY_NS, DIALER_TIME_NS / 2 / dialer->address_count);
 }
 
-/* Begins an attempt at the next address. False if there is none, or no memory. */
+/*
+ * Begins an attempt at the next address, and sets the alarm for the one after it. Returns false if
+ * no address is left, or if there is no memory.
+ */
 static bool begin_next_attempt(struct redis_dialer *dialer)
 {
 	bool has_begun = false;
@@ -87,7 +100,7 @@ static bool begin_next_attempt(struct redis_dialer *dialer)
 		has_begun = attempt_begin(dialer);
 	dialer->next_attempt_ns = 0;
 	if (dialer->attempt_count < dialer->address_count) {
-		dialer->next_attempt_ns = os_monotonic_ns() + delay_ns(dialer);
+		dialer->next_attempt_ns = os_monotonic_ns() + attempt_delay_ns(dialer);
 		dialer->owner->alarm(dialer->context, dialer->next_attempt_ns);
 	}
 	return has_begun;
@@ -96,22 +109,24 @@ static bool begin_next_attempt(struct redis_dialer *dialer)
 /* Goes on after a failed attempt, or reports the loss. The dialer may be freed afterwards. */
 static void continue_or_fail(struct redis_dialer *dialer)
 {
-	if (!begin_next_attempt(dialer) && !is_under_way(dialer))
+	if (!begin_next_attempt(dialer) && !has_attempt_under_way(dialer))
 		dialer->owner->lost(dialer->context, dialer->newest_failure);
 }
 
+/* Ends an attempt because of `why`. The dialer may be freed afterwards. */
 static void attempt_fail(struct redis_attempt *attempt, const char *why)
 {
 	struct redis_dialer *dialer = attempt->dialer;
 
 	snprintf(dialer->newest_failure, sizeof dialer->newest_failure, "%s", why);
 	dialer->is_of_replica = connection_is_of_replica(attempt->connection);
-	record(dialer, attempt, false);
+	record_address(dialer, attempt, false);
 	attempt_end(attempt);
 	continue_or_fail(dialer);
 }
 
-static void accept_greeting(struct redis_attempt *attempt)
+/* The attempt wins: Redis has accepted its greeting. Ends the others. */
+static void choose_attempt(struct redis_attempt *attempt)
 {
 	struct redis_dialer *dialer = attempt->dialer;
 
@@ -121,7 +136,7 @@ static void accept_greeting(struct redis_attempt *attempt)
 	for (size_t i = 0; i < dialer->attempt_count; i++)
 		if (&dialer->attempts[i] != attempt)
 			attempt_end(&dialer->attempts[i]);
-	record(dialer, attempt, true);
+	record_address(dialer, attempt, true);
 	dialer->owner->accepted(dialer->context);
 }
 
@@ -141,7 +156,7 @@ void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes)
 	else if (connection_receive(attempt->connection, bytes) != WEIR_OK)
 		attempt_fail(attempt, connection_error(attempt->connection));
 	else if (connection_is_ready(attempt->connection))
-		accept_greeting(attempt);
+		choose_attempt(attempt);
 }
 
 void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
@@ -172,7 +187,8 @@ void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address 
 
 /* Opening */
 
-static bool read_local_path(const struct redis_host *host, struct redis_address *out)
+/* Reads the path of a Unix socket. Returns false if the host is none. */
+static bool read_socket_path(const struct redis_host *host, struct redis_address *out)
 {
 	size_t len = strlen(host->name);
 
@@ -183,8 +199,9 @@ static bool read_local_path(const struct redis_host *host, struct redis_address 
 	return true;
 }
 
-/* An address written in digits needs no lookup. */
-static bool read_digits(const struct redis_host *host, struct redis_address *out)
+/* Reads an address written in digits, which needs no lookup. Returns false if the host is a name.
+ */
+static bool read_numeric_address(const struct redis_host *host, struct redis_address *out)
 {
 	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
 	                               .ai_socktype = SOCK_STREAM};
@@ -200,12 +217,14 @@ static bool read_digits(const struct redis_host *host, struct redis_address *out
 	return true;
 }
 
+/* Begins an attempt if the host is an address, otherwise a lookup. False if there is no memory. */
 static bool begin_dialing(struct redis_dialer *dialer)
 {
 	const struct redis_host *host = &dialer->target.host;
 	struct redis_transport *transport = dialer->transport;
 
-	if (read_local_path(host, &dialer->addresses[0]) || read_digits(host, &dialer->addresses[0])) {
+	if (read_socket_path(host, &dialer->addresses[0]) ||
+	    read_numeric_address(host, &dialer->addresses[0])) {
 		dialer->address_count = 1;
 		return begin_next_attempt(dialer);
 	}
@@ -241,7 +260,7 @@ void dialer_close(struct redis_dialer *dialer)
 		struct redis_attempt *attempt = &dialer->attempts[i];
 
 		if (!dialer->accepted && attempt->connection)
-			record(dialer, attempt, false);
+			record_address(dialer, attempt, false);
 		attempt_end(attempt);
 	}
 	free(dialer);
@@ -275,5 +294,5 @@ void dialer_send(struct redis_dialer *dialer)
 void dialer_blame(const struct redis_dialer *dialer)
 {
 	if (dialer->accepted)
-		record(dialer, dialer->accepted, false);
+		record_address(dialer, dialer->accepted, false);
 }

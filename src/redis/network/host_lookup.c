@@ -1,3 +1,7 @@
+/*
+ * host_lookup.c: looks up the addresses of a host in a thread of its own, and reports the end by a
+ * descriptor that becomes readable.
+ */
 #include "redis/network/host_lookup.h"
 
 #include <netdb.h>
@@ -11,19 +15,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Shared by two threads; the last one frees it. */
+/* A lookup under way. Its caller and its thread share it; the last of them frees it. */
 struct lookup {
 	struct redis_host host;
 	char port[6];
 	struct addrinfo *addresses;
-	int fd;
-	int status; /* written before, and read after, the descriptor */
-	atomic_int users;
+	int fd;     /* an eventfd, readable when the lookup has ended */
+	int status; /* of getaddrinfo; written before `fd`, and read after it */
+	atomic_int user_count;
 };
 
 static void release_lookup(struct lookup *lookup)
 {
-	if (atomic_fetch_sub_explicit(&lookup->users, 1, memory_order_acq_rel) > 1)
+	if (atomic_fetch_sub_explicit(&lookup->user_count, 1, memory_order_acq_rel) > 1)
 		return;
 	if (lookup->addresses)
 		freeaddrinfo(lookup->addresses);
@@ -46,6 +50,7 @@ static void signal_end(struct lookup *lookup)
 	(void)written;
 }
 
+/* The function of the thread. */
 static void *look_up_name(void *context)
 {
 	struct lookup *lookup = context;
@@ -72,15 +77,15 @@ static int start_thread(struct lookup *lookup)
 	return error;
 }
 
-/* An address in digits needs no thread. */
+/* Starts the thread; only an address in digits is read at once. */
 static void begin_lookup(struct lookup *lookup)
 {
 	look_up_addresses(lookup, AI_NUMERICHOST);
 	if (lookup->status != 0) {
-		atomic_store_explicit(&lookup->users, 2, memory_order_relaxed);
+		atomic_store_explicit(&lookup->user_count, 2, memory_order_relaxed);
 		if (start_thread(lookup) == 0)
 			return;
-		atomic_store_explicit(&lookup->users, 1, memory_order_relaxed);
+		atomic_store_explicit(&lookup->user_count, 1, memory_order_relaxed);
 		lookup->status = EAI_MEMORY;
 	}
 	signal_end(lookup);
@@ -99,7 +104,7 @@ struct lookup *lookup_open(const struct redis_host *host)
 	}
 	lookup->host = *host;
 	snprintf(lookup->port, sizeof lookup->port, "%u", (unsigned)host->port);
-	atomic_init(&lookup->users, 1);
+	atomic_init(&lookup->user_count, 1);
 	begin_lookup(lookup);
 	return lookup;
 }
@@ -112,14 +117,15 @@ int lookup_fd(const struct lookup *lookup)
 const char *lookup_result(const struct lookup *lookup, struct redis_address *out, size_t max,
                           size_t *n)
 {
-	uint64_t one;
-	ssize_t len = read(lookup->fd, &one, sizeof one);
+	uint64_t event_count;
+	ssize_t len = read(lookup->fd, &event_count, sizeof event_count); /* not readable any more */
 
 	(void)len;
 	*n = 0;
-	for (const struct addrinfo *at = lookup->addresses; at && *n < max; at = at->ai_next) {
-		out[*n] = (struct redis_address){.len = at->ai_addrlen};
-		memcpy(&out[(*n)++].any, at->ai_addr, at->ai_addrlen);
+	for (const struct addrinfo *found = lookup->addresses; found && *n < max;
+	     found = found->ai_next) {
+		out[*n] = (struct redis_address){.len = found->ai_addrlen};
+		memcpy(&out[(*n)++].any, found->ai_addr, found->ai_addrlen);
 	}
 	return lookup->status != 0 ? gai_strerror(lookup->status) : NULL;
 }

@@ -1,3 +1,7 @@
+/*
+ * url.c: reads the URL of a Redis, a cluster or a set of Sentinels, as in
+ * rediss://user:password@host:6379/0. No message of an error quotes a password.
+ */
 #include "redis/network/url.h"
 
 #include <limits.h>
@@ -15,7 +19,7 @@
 
 enum kind { ONE_SERVER, UNIX_SOCKET, CLUSTER, SENTINELS };
 
-/* Behind `redis` or `valkey`. */
+/* The schemes of URLs, which follow after `redis` or `valkey`. */
 static const struct scheme {
 	struct slice text;
 	bool tls;
@@ -52,7 +56,7 @@ void redis_host_write(const struct redis_host *host, char *out)
 		snprintf(out, REDIS_HOST_TEXT_MAX, "%s:%u", host->name, (unsigned)host->port);
 }
 
-/* A copy without %XX. 0, EINVAL (it holds a NUL) or ENOMEM. */
+/* Makes a copy with %XX decoded. Returns 0, EINVAL (it has a NUL) or ENOMEM; frees nothing. */
 static int copy_decoded(struct slice text, char **out, struct weir_error *error)
 {
 	char *copy = calloc(1, text.len + 1);
@@ -82,7 +86,10 @@ static int read_login(struct slice login, struct redis_url *out, struct weir_err
 	return status == WEIR_OK ? copy_decoded(password, &out->password, error) : status;
 }
 
-/* The name of a host, off the beginning of *text. False if brackets do not close. */
+/*
+ * Removes the name of a host from the front of *text; an IPv6 address stands in brackets. Returns
+ * false if these do not close.
+ */
 static bool cut_name(struct slice *text, struct slice *name)
 {
 	const char *end;
@@ -101,8 +108,7 @@ static bool cut_name(struct slice *text, struct slice *name)
 	return true;
 }
 
-/* Blanks and control characters. */
-static bool has_blanks(struct slice text)
+static bool has_blank_or_control(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if ((unsigned char)text.data[i] <= ' ')
@@ -110,13 +116,14 @@ static bool has_blanks(struct slice text)
 	return false;
 }
 
+/* Reads NAME or NAME:PORT; `port` is the default. */
 static int read_host(struct slice text, uint64_t port, struct redis_host *host,
                      struct weir_error *error)
 {
 	struct slice name;
 
 	if (!cut_name(&text, &name) || name.len == 0 || name.len > REDIS_HOST_MAX ||
-	    has_blanks(name))
+	    has_blank_or_control(name))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the host of a Redis, as in redis://host:6379/0");
 	/* Not quoted either: of user:password without an @, it is the password. */
@@ -130,6 +137,7 @@ static int read_host(struct slice text, uint64_t port, struct redis_host *host,
 	return WEIR_OK;
 }
 
+/* Reads hosts that commas separate, into out->hosts. */
 static int read_hosts(struct slice text, enum kind kind, struct redis_url *out,
                       struct weir_error *error)
 {
@@ -174,6 +182,7 @@ static int read_database(struct slice text, struct redis_url *out, struct weir_e
 	return WEIR_OK;
 }
 
+/* Reads the path of a Unix socket as the only host. */
 static int read_socket(struct slice path, struct redis_url *out, struct weir_error *error)
 {
 	char *name;
@@ -203,13 +212,13 @@ static int read_socket(struct slice path, struct redis_url *out, struct weir_err
 	return status;
 }
 
-/* NAME or NAME/DATABASE. */
+/* Reads the name of the master, or NAME/DATABASE. */
 static int read_master(struct slice path, struct redis_url *out, struct weir_error *error)
 {
 	struct slice name = slice_cut(&path, '/');
 	int status;
 
-	if (name.len == 0 || has_blanks(name))
+	if (name.len == 0 || has_blank_or_control(name))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the name by which Sentinels know the master, as in "
 		                 "redis+sentinel://host:26379/NAME");
@@ -232,8 +241,8 @@ static const struct slice parameters[PARAMETERS] = {
     SLICE("ca="), SLICE("cert="),          SLICE("key="),
 };
 
-/* Whether a URL of the scheme may have it. */
-static bool takes(const struct scheme *scheme, size_t parameter)
+/* Whether a URL of the scheme may have the parameter. */
+static bool allows_parameter(const struct scheme *scheme, size_t parameter)
 {
 	if (parameter == PARAMETER_DATABASE)
 		return scheme->kind == UNIX_SOCKET;
@@ -255,6 +264,7 @@ static int refuse_parameter(const struct scheme *scheme, struct weir_error *erro
 	                 "rediss:// URL");
 }
 
+/* Reads NAME=VALUE&… behind the `?`; each name at most once. The caller frees the values. */
 static int read_url_parameters(const struct scheme *scheme, struct slice text,
                                char *values[PARAMETERS], struct weir_error *error)
 {
@@ -266,7 +276,7 @@ static int read_url_parameters(const struct scheme *scheme, struct slice text,
 
 		while (i < PARAMETERS && !slice_skip(&one, parameters[i]))
 			i++;
-		if (i == PARAMETERS || !takes(scheme, i) || values[i] || one.len == 0)
+		if (i == PARAMETERS || !allows_parameter(scheme, i) || values[i] || one.len == 0)
 			status = refuse_parameter(scheme, error);
 		else
 			status = copy_decoded(one, &values[i], error);
@@ -274,6 +284,7 @@ static int read_url_parameters(const struct scheme *scheme, struct slice text,
 	return status;
 }
 
+/* Moves a value out of the list of values, which are freed. */
 static char *take_url_value(char **value)
 {
 	char *taken = *value;
@@ -289,6 +300,7 @@ static void free_secret(char *text)
 	free(text);
 }
 
+/* Reads the part of the URL behind the `?`. */
 static int read_query(const struct scheme *scheme, struct slice text, struct redis_url *out,
                       struct weir_error *error)
 {
@@ -312,8 +324,11 @@ static int read_query(const struct scheme *scheme, struct slice text, struct red
 	return status;
 }
 
-/* u:p@h:1,u:p of u:p@h:1,u:p@h2:2, where the second node would get it all as its password. */
-static bool names_nodes(struct slice login)
+/*
+ * Whether a login seems to have a host and another login in it, because the user wrote one for each
+ * host. In u:p@h:1,u:p@h2:2 everything before the last @ is read as the login.
+ */
+static bool login_has_hosts(struct slice login)
 {
 	const char *at = login.len > 0 ? memchr(login.data, '@', login.len) : NULL;
 
@@ -336,6 +351,7 @@ static int read_servers(const struct scheme *scheme, struct slice servers, struc
 	                                 : read_database(path, out, error);
 }
 
+/* Reads a URL into `out`, which the caller frees also after an error. */
 static int read_parts(const struct scheme *scheme, const char *text, struct redis_url *out,
                       struct weir_error *error)
 {
@@ -349,7 +365,7 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 	if (!out->shown)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	store_url_strip(text, out->shown);
-	if ((out->cluster || scheme->kind == SENTINELS) && names_nodes(found.login))
+	if ((out->cluster || scheme->kind == SENTINELS) && login_has_hosts(found.login))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected user:password once, before the first host; write an @ in a "
 		                 "password as %%40");

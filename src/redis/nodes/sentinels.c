@@ -63,8 +63,8 @@ static unsigned votes_for(const struct cluster *cluster, unsigned end, unsigned 
 
 /*
  * Returns the node that most Sentinels among the first `end` nodes have named, and sets *votes to
- * their number. A server that says itself that it is a replica only counts if all named ones do. Of
- * equals the first one is returned; CLUSTER_NO_NODE if none is named.
+ * their number. A server that says itself that it is a replica only counts if all named ones do. If
+ * two have equally many, returns the first one; if none is named, CLUSTER_NO_NODE.
  */
 static unsigned elect_among(const struct cluster *cluster, unsigned end, unsigned *votes)
 {
