@@ -1,4 +1,8 @@
-/* koala_condition.c: parses the second part of a rule: `act=ask; uid>5; ip @ crawlers`. */
+/*
+ * koala_condition.c: parses the conditions of a rule in a Koala rule file, such as
+ * `act=ask; uid>5; ip @ crawlers`. Their attributes (act, uid, ip) also make up the key by which
+ * the rule counts requests.
+ */
 #include <stdlib.h>
 
 #include <weir/engine.h>
@@ -7,16 +11,15 @@
 #include "rules/attribute.h"
 #include "rules/form.h"
 
-/* A condition's operator, and how its values are read. */
-struct operator
-{
+/* An operator such as != and the function that reads the values behind it. */
+struct condition_operator {
 	struct slice text;
-	void (*read)(struct koala * koala, struct slice text, struct rules_condition * out);
+	void (*read)(struct koala *koala, struct slice text, struct rules_condition *out);
 	bool negated;
 };
 
-static struct rules_value *add_values(struct koala *koala, size_t count,
-                                      struct rules_condition *condition)
+static struct rules_value *allocate_values(struct koala *koala, size_t count,
+                                           struct rules_condition *condition)
 {
 	struct rules_value *values = arena_array(&koala->config->arena, count, sizeof *values);
 
@@ -32,15 +35,15 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Takes zeros out that stand before other digits: 010.000.024.* as 10.0.24.*. */
-static size_t drop_zeros(char *text, size_t len)
+/* Shortens numbers in place: 010.000.024.* becomes 10.0.24.*. Returns the new length. */
+static size_t remove_leading_zeros(char *text, size_t len)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		bool begins = i == 0 || !is_digit(text[i - 1]);
+		bool is_start_of_number = i == 0 || !is_digit(text[i - 1]);
 
-		while (begins && text[i] == '0' && i + 1 < len && is_digit(text[i + 1]))
+		while (is_start_of_number && text[i] == '0' && i + 1 < len && is_digit(text[i + 1]))
 			i++;
 		text[n++] = text[i];
 	}
@@ -48,10 +51,11 @@ static size_t drop_zeros(char *text, size_t len)
 }
 
 /*
- * Addresses are decimal in Koala, with zeros before their parts or without. Returns false if it is
- * no form. /
+ * Reads an address, range or pattern with leading zeros, as Koala allows them: 010.000.024.*.
+ * Returns false, and changes nothing, if the text has no such zeros or is none of these.
  */
-static bool read_without_zeros(struct koala *koala, struct slice text, struct rules_value *out)
+static bool read_address_without_zeros(struct koala *koala, struct slice text,
+                                       struct rules_value *out)
 {
 	char *copy = koala_copy(koala, text);
 	struct rules_value value = {.test = RULES_EQUAL, .text = {copy, text.len}};
@@ -59,13 +63,14 @@ static bool read_without_zeros(struct koala *koala, struct slice text, struct ru
 
 	if (!copy || text.len == 0 || !memchr(text.data, '.', text.len))
 		return false;
-	value.text.len = drop_zeros(copy, text.len);
+	value.text.len = remove_leading_zeros(copy, text.len);
 	if (value.text.len == text.len || form_read(&value, false, &expected) != FORM_READ)
 		return false;
 	*out = value;
 	return true;
 }
 
+/* Reads one value of a list, and warns if it is text that looks like a slip. */
 static void read_value(struct koala *koala, struct slice text, bool is_first,
                        const struct rules_condition *condition, struct rules_value *out)
 {
@@ -78,10 +83,10 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 		out->text = SLICE("*"); /* as in YAML */
 	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
 		koala_expected(koala, text, expected);
-	} else if (out->test == RULES_EQUAL && read_without_zeros(koala, text, out)) {
+	} else if (out->test == RULES_EQUAL && read_address_without_zeros(koala, text, out)) {
 		return;
 	} else if (out->test == RULES_EQUAL && koala_warn_of_slip(koala, text, is_first, condition)) {
-		return; /* and it is told */
+		return;
 	} else if (is_ip && out->test == RULES_EQUAL) {
 		koala_warning(koala, text.data,
 		              "expected an address, or a form of several, found %s: no "
@@ -90,7 +95,7 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 	}
 }
 
-/* The next value of a list; an empty one has no effect. Returns false if there is none. */
+/* Cuts the next value off *rest, and skips empty ones. Returns false at the end of the list. */
 static bool next_value(struct slice *rest, struct slice *value)
 {
 	do {
@@ -101,7 +106,7 @@ static bool next_value(struct slice *rest, struct slice *value)
 	return true;
 }
 
-/* One or several, with commas between them. */
+/* Reads values separated by commas. They are counted first, to allocate the array. */
 static void read_list(struct koala *koala, struct slice text, struct rules_condition *out)
 {
 	struct slice rest = text, value;
@@ -117,15 +122,16 @@ static void read_list(struct koala *koala, struct slice text, struct rules_condi
 	else if (count <= commas)
 		koala_warning(koala, text.data, "expected a value before and behind each comma, found %s",
 		              phrase_quote(text).text);
-	values = add_values(koala, count, out);
+	values = allocate_values(koala, count, out);
 	for (size_t i = 0; values && next_value(&text, &value); i++)
 		read_value(koala, value, i == 0, out, &values[i]);
 }
 
+/* Reads the number behind > or <. The model also stores the text with the sign, for printing. */
 static void read_bound(struct koala *koala, struct slice text, struct rules_condition *out,
                        char sign, bool (*read)(struct slice text, struct rules_value *out))
 {
-	struct rules_value *value = add_values(koala, 1, out);
+	struct rules_value *value = allocate_values(koala, 1, out);
 	char *copy = arena_alloc(&koala->config->arena, text.len + 2);
 
 	if (!value || !copy) {
@@ -149,10 +155,12 @@ static void read_below(struct koala *koala, struct slice text, struct rules_cond
 	read_bound(koala, text, out, '<', form_below);
 }
 
-static void read_listed(struct koala *koala, struct slice text, struct rules_condition *out)
+/* Sets the value to the dictionary that the text names, a list of values in a file. */
+static void read_dictionary_name(struct koala *koala, struct slice text,
+                                 struct rules_condition *out)
 {
 	struct koala_dictionary *dictionary = koala_dictionary(koala, text);
-	struct rules_value *value = add_values(koala, 1, out);
+	struct rules_value *value = allocate_values(koala, 1, out);
 
 	if (!dictionary) {
 		koala_expected(koala, text, "the name of a dictionary of the section [dicts]");
@@ -163,13 +171,14 @@ static void read_listed(struct koala *koala, struct slice text, struct rules_con
 		*value = dictionary->value;
 }
 
-/* The longer ones first. */
-static const struct operator operators[] = {
-    {SLICE("!="), read_list, true}, {SLICE("!@"), read_listed, true}, {SLICE("="), read_list},
-    {SLICE(">"), read_above},       {SLICE("<"), read_below},         {SLICE("@"), read_listed},
+/* Longer operators first, since the first that fits is taken. */
+static const struct condition_operator operators[] = {
+    {SLICE("!="), read_list, true}, {SLICE("!@"), read_dictionary_name, true},
+    {SLICE("="), read_list},        {SLICE(">"), read_above},
+    {SLICE("<"), read_below},       {SLICE("@"), read_dictionary_name},
 };
 
-static const struct operator* find_operator(struct slice text)
+static const struct condition_operator *find_operator(struct slice text)
 {
 	for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
 		struct slice rest = text;
@@ -180,8 +189,8 @@ static const struct operator* find_operator(struct slice text)
 	return NULL;
 }
 
-/* Cuts the {~} at the end off. */
-static bool cut_combined(struct slice *text)
+/* Cuts {~} off the end, the mark of values that share one count. Returns whether it was there. */
+static bool cut_combining_mark(struct slice *text)
 {
 	struct slice end = SLICE("{~}");
 
@@ -191,6 +200,7 @@ static bool cut_combined(struct slice *text)
 	return true;
 }
 
+/* Reads the name of an attribute, which Koala calls a parameter. Returns NULL after an error. */
 static const char *read_name(struct koala *koala, struct slice name)
 {
 	struct weir_error error;
@@ -211,30 +221,33 @@ static const char *read_name(struct koala *koala, struct slice name)
 	return copy;
 }
 
-/* Returns false if it is none. */
+/*
+ * Reads a condition such as uid!=7. Sets *combines if its values share one count. Returns false if
+ * it is not a condition, after an error.
+ */
 static bool read_condition(struct koala *koala, struct slice text, struct rules_condition *out,
-                           bool *combined)
+                           bool *combines)
 {
 	size_t length = 0;
-	const struct operator* operator= NULL;
+	const struct condition_operator *op = NULL;
 	struct slice values;
 
 	while (length < text.len && !memchr("=!<>@", text.data[length], 5))
 		length++;
-	operator= find_operator((struct slice){text.data + length, text.len - length});
-	if (!operator) {
+	op = find_operator((struct slice){text.data + length, text.len - length});
+	if (!op) {
 		koala_expected(koala, text, "a condition such as act=ask, uid>5, uid!=7 or ip @ crawlers");
 		return false;
 	}
 	out->attribute = read_name(koala, slice_trim((struct slice){text.data, length}));
 	out->line = koala->line_number;
 	out->column = koala_column(koala, text.data);
-	length += operator->text.len;
+	length += op->text.len;
 	values = slice_trim((struct slice){text.data + length, text.len - length});
-	*combined = cut_combined(&values);
-	out->negated = operator->negated;
+	*combines = cut_combining_mark(&values);
+	out->negated = op->negated;
 	if (out->attribute)
-		operator->read(koala, values, out);
+		op->read(koala, values, out);
 	return out->attribute != NULL;
 }
 
@@ -244,9 +257,10 @@ static int compare_names(const void *a, const void *b)
 }
 
 /*
- * The key has each attribute of the conditions once, in alphabetical order, except combined ones.
+ * Sets the rule's key to the attributes of its conditions, each once and in alphabetical order. An
+ * attribute is left out if one of its conditions combines its values.
  */
-static void make_key(struct koala *koala, struct rules_rule *rule, const bool *combined)
+static void make_key(struct koala *koala, struct rules_rule *rule, const bool *combines)
 {
 	const char **key = arena_array(&koala->config->arena, rule->condition_count, sizeof *key);
 	size_t count = 0, n = 0;
@@ -256,12 +270,12 @@ static void make_key(struct koala *koala, struct rules_rule *rule, const bool *c
 		return;
 	}
 	for (size_t i = 0; i < rule->condition_count; i++) {
-		bool left_out = false;
+		bool is_combined = false;
 
 		for (size_t j = 0; j < rule->condition_count; j++)
-			left_out |= combined[j] &&
-			            strcmp(rule->conditions[i].attribute, rule->conditions[j].attribute) == 0;
-		if (!left_out)
+			is_combined |= combines[j] && strcmp(rule->conditions[i].attribute,
+			                                     rule->conditions[j].attribute) == 0;
+		if (!is_combined)
 			key[count++] = rule->conditions[i].attribute;
 	}
 	if (count > 0)
@@ -273,7 +287,7 @@ static void make_key(struct koala *koala, struct rules_rule *rule, const bool *c
 	rule->key_count = n;
 }
 
-/* Whether a condition has a range, in which addresses are numbers. */
+/* Whether a condition has a range. Then the rule compares addresses as numbers. */
 static bool has_ranges(const struct rules_rule *rule)
 {
 	for (size_t i = 0; i < rule->condition_count; i++)
@@ -286,8 +300,12 @@ static bool has_ranges(const struct rules_rule *rule)
 	return false;
 }
 
-/* Puts conditions on one attribute together, as a mapping of attributes has them. */
-static void group(const struct rules_condition *from, size_t count, struct rules_condition *out)
+/*
+ * Copies the conditions so that those on one attribute are adjacent, in the order of the first of
+ * each attribute, because a rule is printed as a mapping from attributes to conditions.
+ */
+static void group_by_attribute(const struct rules_condition *from, size_t count,
+                               struct rules_condition *out)
 {
 	size_t n = 0;
 
@@ -305,7 +323,7 @@ static void group(const struct rules_condition *from, size_t count, struct rules
 void koala_read_conditions(struct koala *koala, struct slice text, struct rules_rule *rule)
 {
 	struct rules_condition conditions[WEIR_ATTRIBUTES_MAX] = {0}, *copy;
-	bool combined[WEIR_ATTRIBUTES_MAX];
+	bool combines[WEIR_ATTRIBUTES_MAX];
 	const char *begin = text.data;
 	bool has_any = false;
 	size_t n = 0;
@@ -321,7 +339,7 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 			            WEIR_ATTRIBUTES_MAX);
 			break;
 		}
-		n += read_condition(koala, part, &conditions[n], &combined[n]);
+		n += read_condition(koala, part, &conditions[n], &combines[n]);
 	}
 	if (!has_any)
 		koala_warning(koala, begin,
@@ -331,10 +349,11 @@ void koala_read_conditions(struct koala *koala, struct slice text, struct rules_
 		koala->no_memory = true;
 		return;
 	}
+	/* The key is made from the conditions in the order of `combines`, before they are grouped. */
 	rule->conditions = conditions;
 	rule->condition_count = n;
 	rule->ip_numbers = has_ranges(rule) ? RULES_YES : RULES_UNSET;
-	make_key(koala, rule, combined);
-	group(conditions, n, copy);
+	make_key(koala, rule, combines);
+	group_by_attribute(conditions, n, copy);
 	rule->conditions = copy;
 }

@@ -1,4 +1,7 @@
-/* koala_dictionary.c: reads the section [dicts], which names files of values. */
+/*
+ * koala_dictionary.c: reads the section [dicts] of a Koala rule file. Each of its lines gives a
+ * name to a dictionary, a file with a list of values, which conditions use: `uid @ staff_ids`.
+ */
 #include "base/error.h"
 #include "readers/koala/koala.h"
 #include "rules/remark.h"
@@ -6,16 +9,16 @@
 struct koala_dictionary *koala_dictionary(struct koala *koala, struct slice name)
 {
 	size_t count;
-	struct koala_dictionary *all = koala_dictionaries(koala, &count);
+	struct koala_dictionary *dictionaries = koala_dictionaries(koala, &count);
 
 	for (size_t i = 0; i < count; i++)
-		if (slice_equal(all[i].name, name))
-			return &all[i];
+		if (slice_equal(dictionaries[i].name, name))
+			return &dictionaries[i];
 	return NULL;
 }
 
-/* A comment behind a path, which may have a # inside. */
-static struct slice before_comment(struct slice line)
+/* Cuts off a comment, whose # follows a blank, since a path may contain a #. */
+static struct slice without_comment(struct slice line)
 {
 	for (size_t i = 1; i < line.len; i++)
 		if (line.data[i] == '#' && (line.data[i - 1] == ' ' || line.data[i - 1] == '\t'))
@@ -23,30 +26,33 @@ static struct slice before_comment(struct slice line)
 	return line;
 }
 
-/* One that can't be read is remembered, too, so that rules which name it have no error. */
-static void open_dictionary(struct koala *koala, struct slice name, struct koala_dictionary *out)
+/*
+ * Reads the file `path` and adds its dictionary. A dictionary that can't be read is added too, so
+ * that only its own line has an error and not each rule that names it.
+ */
+static void add_dictionary(struct koala *koala, struct slice path, struct koala_dictionary *out)
 {
-	char *copy = koala_copy(koala, name);
+	char *copy = koala_copy(koala, path);
 	struct weir_error error;
 	int status;
 
 	if (!copy)
 		return;
 	out->value.test = RULES_LISTED;
-	out->value.text = (struct slice){copy, name.len};
+	out->value.text = (struct slice){copy, path.len};
 	status =
-	    read_dictionary_file(koala->config, koala->directory, name, &out->value.dictionary, &error);
+	    read_dictionary_file(koala->config, koala->directory, path, &out->value.dictionary, &error);
 	koala->no_memory |= status == WEIR_ENOMEM;
 	if (status != WEIR_OK)
-		koala_error(koala, name.data, "%s", error.message);
+		koala_error(koala, path.data, "%s", error.message);
 	buffer_add(&koala->dictionaries, out, sizeof *out);
 }
 
-/* name : path */
+/* Reads a line of the form `name : path`. */
 void koala_read_dictionary(struct koala *koala, struct slice line)
 {
 	struct koala_dictionary dictionary = {.line = koala->line_number};
-	struct slice path = before_comment(line);
+	struct slice path = without_comment(line);
 	size_t count;
 
 	koala_dictionaries(koala, &count);
@@ -62,18 +68,19 @@ void koala_read_dictionary(struct koala *koala, struct slice line)
 		koala_error(koala, dictionary.name.data, "expected each dictionary once, found %s again",
 		            phrase_quote(dictionary.name).text);
 	else
-		open_dictionary(koala, path, &dictionary);
+		add_dictionary(koala, path, &dictionary);
 }
 
-void koala_warn_of_unused(struct koala *koala)
+void koala_warn_of_unused_dictionaries(struct koala *koala)
 {
 	size_t count;
-	const struct koala_dictionary *all = koala_dictionaries(koala, &count);
+	const struct koala_dictionary *dictionaries = koala_dictionaries(koala, &count);
 
 	for (size_t i = 0; i < count; i++)
-		if (!all[i].is_used && !koala->lost_conditions &&
-		    remark_add(koala->config, REMARK_WARNING(koala->file, all[i].line, all[i].column),
+		if (!dictionaries[i].is_used && !koala->may_lack_conditions &&
+		    remark_add(koala->config,
+		               REMARK_WARNING(koala->file, dictionaries[i].line, dictionaries[i].column),
 		               "expected a rule that uses the dictionary %s, found none",
-		               phrase_quote(all[i].name).text) != WEIR_OK)
+		               phrase_quote(dictionaries[i].name).text) != WEIR_OK)
 			koala->no_memory = true;
 }

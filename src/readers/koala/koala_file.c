@@ -1,42 +1,48 @@
-/* koala_file.c: splits a file into sections and lines, and makes the rule model from them. */
+/*
+ * koala_file.c: reads a rule file of Koala, a rate limiter whose files Weir understands. Splits the
+ * file into its sections [dicts], [rules] and [result], has each line parsed, and adds the rules
+ * with their limits and answers to the configuration.
+ */
 #include "readers/koala/koala.h"
 
 #include "base/error.h"
 #include "rules/remark.h"
 
-enum section { BEFORE, DICTS, RULES, RESULT, SECTIONS };
+enum section { BEFORE_SECTIONS, DICTS, RULES, RESULT, SECTIONS };
 
-static const struct slice headers[SECTIONS] = {
+static const struct slice section_headers[SECTIONS] = {
     [DICTS] = SLICE("[dicts]"),
     [RULES] = SLICE("[rules]"),
     [RESULT] = SLICE("[result]"),
 };
 
-#define ORDER "the sections [dicts], [rules] and [result], each once and in this order"
+#define EXPECTED_SECTIONS "the sections [dicts], [rules] and [result], each once and in this order"
 
-static enum section section_named(struct slice line)
+/* Returns the section whose header the line is, or SECTIONS. */
+static enum section find_header(struct slice line)
 {
 	enum section section = DICTS;
 
 	while (section < SECTIONS) {
 		struct slice rest = line, header = slice_cut(&rest, ']');
 
-		header.len += rest.data > header.data + header.len; /* the bracket */
-		if (slice_equal_nocase(header, headers[section]) && koala_ends(rest))
+		/* slice_cut leaves the bracket out. */
+		header.len += rest.data > header.data + header.len;
+		if (slice_equal_nocase(header, section_headers[section]) && koala_is_end_of_line(rest))
 			break;
 		section++;
 	}
 	return section;
 }
 
-static struct slice singular(struct slice word)
+static struct slice without_plural_s(struct slice word)
 {
 	word.len -= word.len > 0 && (word.data[word.len - 1] | 32) == 's';
 	return word;
 }
 
-/* The section that a mistyped header means, such as [rules or [results]; or SECTIONS, for none. */
-static enum section section_meant(struct slice line)
+/* Returns the section that a misspelled header means, such as [rules or [results], or SECTIONS. */
+static enum section find_misspelled_header(struct slice line)
 {
 	struct slice word = slice_trim(slice_cut(&line, '#'));
 	bool has_bracket = slice_skip(&word, SLICE("["));
@@ -48,46 +54,52 @@ static enum section section_meant(struct slice line)
 	}
 	word = slice_trim(word);
 	for (; section < SECTIONS; section++) {
-		struct slice name = {headers[section].data + 1, headers[section].len - 2};
+		struct slice name = {section_headers[section].data + 1, section_headers[section].len - 2};
 
 		if (slice_equal(word, name) ||
-		    (has_bracket && slice_equal_nocase(singular(word), singular(name))))
+		    (has_bracket && slice_equal_nocase(without_plural_s(word), without_plural_s(name))))
 			break;
 	}
 	return section;
 }
 
-/* The section that has lines like this, if that shows; else BEFORE. */
-static enum section section_like(struct slice line)
+/* Returns the section that typically has such lines, or BEFORE_SECTIONS if that is unclear. */
+static enum section guess_by_content(struct slice line)
 {
-	struct slice head = slice_trim(slice_cut(&line, ':'));
+	struct slice before_colon = slice_trim(slice_cut(&line, ':'));
 	uint64_t number;
 
 	line = slice_trim(line);
-	if (slice_equal_nocase(head, SLICE("rule")) && slice_skip(&line, SLICE("[")))
+	if (slice_equal_nocase(before_colon, SLICE("rule")) && slice_skip(&line, SLICE("[")))
 		return RULES;
-	return parse_u64(head, &number) && slice_skip(&line, SLICE("{")) ? RESULT : BEFORE;
+	return parse_u64(before_colon, &number) && slice_skip(&line, SLICE("{")) ? RESULT
+	                                                                         : BEFORE_SECTIONS;
 }
 
-/* The section of a line, whose header may be missing. `*is_header`: the line is one. */
-static enum section find_section(struct koala *koala, struct slice line, enum section now,
-                                 bool *is_header)
+/*
+ * Returns the section to which a line belongs, where `current` is that of the line before. Reports
+ * an error if the header of a section is misspelled, missing or out of order. Sets *is_header if the
+ * line is a header, right or not.
+ */
+static enum section section_of_line(struct koala *koala, struct slice line, enum section current,
+                                    bool *is_header)
 {
-	enum section next = section_named(line);
-	bool is_right = next > now;
+	enum section next = find_header(line);
+	bool is_in_order = next > current;
 
 	if (next == SECTIONS) {
-		is_right = false;
-		next = section_meant(line);
+		is_in_order = false;
+		next = find_misspelled_header(line);
 	}
 	*is_header = next < SECTIONS;
 	if (!*is_header) {
-		next = section_like(line);
-		if (next <= now)
-			return now;
+		/* The header of a later section may be missing. */
+		next = guess_by_content(line);
+		if (next <= current)
+			return current;
 	}
-	if (!is_right)
-		koala_expected(koala, line, ORDER);
+	if (!is_in_order)
+		koala_expected(koala, line, EXPECTED_SECTIONS);
 	if (next == RULES)
 		koala->rules_line = koala->line_number;
 	if (next == RESULT)
@@ -109,18 +121,17 @@ static void read_line(struct koala *koala, struct slice line, enum section secti
 		koala_read_result(koala, line);
 		break;
 	default:
-		if (!koala->has_strays)
-			koala_expected(koala, line, ORDER);
-		koala->has_strays = true;
+		if (!koala->has_lines_before_sections)
+			koala_expected(koala, line, EXPECTED_SECTIONS);
+		koala->has_lines_before_sections = true;
 		break;
 	}
 }
 
 /*
- * Finds the first byte of `line` that is no UTF-8 or a control character. Returns NULL if there is
- * none.
+ * Finds the first byte that is not UTF-8 or is a control character. Returns NULL if there is none.
  */
-static const char *find_strange(struct slice line)
+static const char *find_invalid_byte(struct slice line)
 {
 	const char *p = line.data, *end = p + line.len;
 
@@ -136,11 +147,11 @@ static const char *find_strange(struct slice line)
 
 static void read_lines(struct koala *koala, struct slice text)
 {
-	enum section section = BEFORE;
+	enum section section = BEFORE_SECTIONS;
 
 	while (text.len > 0 && !koala->no_memory) {
 		struct slice line;
-		const char *strange;
+		const char *invalid;
 		bool is_header;
 
 		koala->line = slice_cut(&text, '\n');
@@ -148,18 +159,19 @@ static void read_lines(struct koala *koala, struct slice text)
 		line = koala->line;
 		if (line.len > 0 && line.data[line.len - 1] == '\r')
 			line.len--;
-		strange = find_strange(line);
-		if (strange) {
-			koala_error(koala, strange,
+		invalid = find_invalid_byte(line);
+		if (invalid) {
+			koala_error(koala, invalid,
 			            "expected text in UTF-8 without control characters, found the byte 0x%02x",
-			            (unsigned char)*strange);
-			koala->has_rules = koala->lost_conditions = koala->lost_result = true;
+			            (unsigned char)*invalid);
+			/* The line may have been a rule or a result, so report none as missing. */
+			koala->has_rules = koala->may_lack_conditions = koala->may_lack_results = true;
 			continue;
 		}
 		line = slice_trim(line);
-		if (koala_ends(line))
+		if (koala_is_end_of_line(line))
 			continue;
-		section = find_section(koala, line, section, &is_header);
+		section = section_of_line(koala, line, section, &is_header);
 		if (!is_header)
 			read_line(koala, line, section);
 	}
@@ -169,7 +181,7 @@ static void read_lines(struct koala *koala, struct slice text)
 
 static void warn_of_no_rules(struct koala *koala)
 {
-	if (koala->has_rules || koala->has_strays)
+	if (koala->has_rules || koala->has_lines_before_sections)
 		return;
 	if (koala->rules_line == 0)
 		koala_warning(koala, NULL, "expected the section [rules], found none");
@@ -178,8 +190,11 @@ static void warn_of_no_rules(struct koala *koala)
 		koala->no_memory = true;
 }
 
-/* Takes the results that answer a browse which no rule denies. */
-static void take_results(struct koala *koala)
+/*
+ * Sets the answers to requests that no rule denies: result 0 if no rule applies, result 1 if none
+ * of the rules that apply denies.
+ */
+static void set_default_answers(struct koala *koala)
 {
 	const char **const fields[] = {&koala->config->koala.unmatched,
 	                               &koala->config->koala.unexceeded};
@@ -189,8 +204,8 @@ static void take_results(struct koala *koala)
 		const struct koala_result *result = koala_result(koala, number);
 
 		if (result)
-			*fields[number] = result->whole;
-		else if (koala->result_line > 0 && !koala->lost_result &&
+			*fields[number] = result->json;
+		else if (koala->result_line > 0 && !koala->may_lack_results &&
 		         remark_add(koala->config, REMARK_ERROR(koala->file, koala->result_line, 1),
 		                    "expected result %u, the answer to a request that %s, found none",
 		                    (unsigned)number, uses[number]) != WEIR_OK)
@@ -198,13 +213,14 @@ static void take_results(struct koala *koala)
 	}
 }
 
-static void take_result(struct koala *koala, struct koala_rule *rule)
+/* Makes the JSON with which the rule answers: the result that it names, with the rule's code. */
+static void set_answer(struct koala *koala, struct koala_rule *rule)
 {
 	const struct koala_result *result = koala_result(koala, rule->result);
 	struct buffer text = {0};
 
 	if (!result) {
-		if (koala->result_line > 0 && !koala->lost_result &&
+		if (koala->result_line > 0 && !koala->may_lack_results &&
 		    remark_add(koala->config,
 		               REMARK_ERROR(koala->file, rule->result_line, rule->result_column),
 		               "expected a result that the section [result] has, found %llu",
@@ -212,9 +228,9 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 			koala->no_memory = true;
 		return;
 	}
-	buffer_add_slice(&text, result->head);
+	buffer_add_slice(&text, result->before_code);
 	buffer_add_u64(&text, rule->code);
-	buffer_add_slice(&text, result->tail);
+	buffer_add_slice(&text, result->after_code);
 	if (text.failed)
 		koala->no_memory = true;
 	else
@@ -222,9 +238,9 @@ static void take_result(struct koala *koala, struct koala_rule *rule)
 	buffer_free(&text);
 }
 
-/* Copies an array into a longer one, with space for `more` elements behind. */
-static void *joined(struct arena *arena, const void *old, size_t old_count, size_t more,
-                    size_t size)
+/* Copies an array to the arena, with space for `more` elements behind. NULL without memory. */
+static void *copy_longer(struct arena *arena, const void *old, size_t old_count, size_t more,
+                         size_t size)
 {
 	char *all = arena_array(arena, old_count + more, size);
 
@@ -233,16 +249,16 @@ static void *joined(struct arena *arena, const void *old, size_t old_count, size
 	return all;
 }
 
-/* All that was read goes behind what the config has. */
-static void add_to_config(struct koala *koala)
+/* Appends the rules of this file, and a limit for each rule that counts, to those of the config. */
+static void append_to_config(struct koala *koala)
 {
 	struct weir_config *config = koala->config;
-	struct koala_rule *read = (void *)koala->rules.data;
-	size_t count = koala->rules.len / sizeof *read;
+	struct koala_rule *rules_read = (void *)koala->rules.data;
+	size_t count = koala->rules.len / sizeof *rules_read;
 	struct rules_rule *rules =
-	    joined(&config->arena, config->rules, config->rule_count, count, sizeof *rules);
+	    copy_longer(&config->arena, config->rules, config->rule_count, count, sizeof *rules);
 	struct rules_limit *limits =
-	    joined(&config->arena, config->limits, config->limit_count, count, sizeof *limits);
+	    copy_longer(&config->arena, config->limits, config->limit_count, count, sizeof *limits);
 	size_t *indexes = arena_array(&config->arena, count, sizeof *indexes);
 
 	if (!rules || !limits || !indexes) {
@@ -250,14 +266,14 @@ static void add_to_config(struct koala *koala)
 		return;
 	}
 	for (size_t i = 0; i < count && !koala->no_memory; i++) {
-		take_result(koala, &read[i]);
-		if (read[i].limit.options.name) {
+		set_answer(koala, &rules_read[i]);
+		if (rules_read[i].limit.options.name) {
 			indexes[i] = config->limit_count;
-			limits[config->limit_count++] = read[i].limit;
-			read[i].rule.limits = &indexes[i];
-			read[i].rule.limit_count = 1;
+			limits[config->limit_count++] = rules_read[i].limit;
+			rules_read[i].rule.limits = &indexes[i];
+			rules_read[i].rule.limit_count = 1;
 		}
-		rules[config->rule_count++] = read[i].rule;
+		rules[config->rule_count++] = rules_read[i].rule;
 	}
 	config->limits = limits;
 	config->rules = rules;
@@ -270,9 +286,9 @@ int koala_read(struct weir_config *config, const struct source *source)
 
 	slice_skip(&text, SLICE("\xef\xbb\xbf"));
 	read_lines(&koala, text);
-	take_results(&koala);
-	add_to_config(&koala);
-	koala_warn_of_unused(&koala);
+	set_default_answers(&koala);
+	append_to_config(&koala);
+	koala_warn_of_unused_dictionaries(&koala);
 	warn_of_no_rules(&koala);
 	config->order = RULES_FIRST;
 	koala.no_memory |= koala.dictionaries.failed || koala.rules.failed || koala.results.failed;

@@ -1,4 +1,5 @@
-/* koala_method.h: turns the methods of Koala's language that count into limits. */
+/* koala_method.h: maps the methods of Koala's rule language that count requests to Weir's limits.
+ */
 #ifndef READERS_KOALA_KOALA_METHOD_H
 #define READERS_KOALA_KOALA_METHOD_H
 
@@ -14,13 +15,14 @@
 struct koala_method {
 	const char *name;
 	enum weir_algorithm algorithm;
-	bool has_base;   /* the threshold `base` */
-	bool gives_back; /* the thresholds `erase1` and `erase2` */
-	bool has_days;   /* a `time` of a day means the day of the calendar */
-	uint64_t exact_max; /* past this count its limit is counted in parts of the time */
+	bool has_base; /* the threshold `base` */
+	bool
+	    has_erase; /* the thresholds `erase1` and `erase2`, which feedback may take off the count */
+	bool day_is_calendar_day; /* a `time` of a day means the day of the calendar */
+	uint64_t exact_count_max; /* larger counts use the slots of a sliding window */
 };
 
-/** NULL if none that counts has that name. */
+/** Returns NULL if no method that counts has that name. */
 const struct koala_method *koala_method_find(struct slice name);
 
 /* For messages. */
@@ -38,11 +40,12 @@ uint64_t koala_method_time_max_s(const struct koala_method *method, uint64_t cou
 uint64_t koala_method_count_max(const struct koala_method *method);
 
 /**
- * Options, without a name, of a limit by that method; `timezone` is not copied. Past `exact_max` no
- * more than the count pass in any `time`, and each of them comes back up to a hundredth of it
- * later.
+ * Sets the options, except the name, of a limit by that method; `timezone` is not copied. With a
+ * count above `exact_count_max` still no more than the count pass in any `time`, but a request
+ * stops counting up to a hundredth of the time later.
  */
-void koala_method_options(const struct koala_method *method, const struct koala_thresholds *thresholds,
-                         struct weir_limit_options *out);
+void koala_method_options(const struct koala_method *method,
+                          const struct koala_thresholds *thresholds,
+                          struct weir_limit_options *out);
 
 #endif

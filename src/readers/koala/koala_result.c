@@ -1,34 +1,39 @@
-/* koala_result.c: parses an answer in JSON: `2 : { "Ret_type":2, … }`. */
+/*
+ * koala_result.c: parses a line of the section [result] of a Koala rule file, `2 : { "Ret_type":2
+ * }`: a number by which rules name the result, and the JSON that answers a request. A rule writes
+ * its own code into the field Ret_code.
+ */
 #include "base/number.h"
 #include "readers/compact.h"
 #include "readers/koala/koala.h"
 #include "readers/reserved.h"
 
-#define CODE_MAX 64 /* bytes of that field, which a rule fills */
+#define CODE_BYTES_MAX 64 /* reserved for the code that a rule writes into a result */
 
-/* The fields of an answer in Koala. Those that a file leaves out are zero. */
-static const struct slice fields[] = {
+/* The fields of every answer by Koala. Those that a file leaves out are 0 or an empty text. */
+static const struct slice koala_fields[] = {
     SLICE("Ret_type"),   SLICE("Ret_code"),   SLICE("Err_no"),    SLICE("Err_msg"),
     SLICE("Str_reason"), SLICE("Need_vcode"), SLICE("Vcode_len"), SLICE("Vcode_type"),
     SLICE("Other"),      SLICE("Version"),
 };
-#define FIELD_COUNT (sizeof fields / sizeof *fields)
+#define FIELD_COUNT (sizeof koala_fields / sizeof *koala_fields)
 enum { CODE_FIELD = 1 };
 
 /* Whether the field is a text; all others are numbers. */
-static bool is_text(struct slice name)
+static bool is_text_field(struct slice name)
 {
 	return slice_equal(name, SLICE("Err_msg")) || slice_equal(name, SLICE("Str_reason")) ||
 	       slice_equal(name, SLICE("Other"));
 }
 
-static bool may_have(struct slice name)
+/* Whether a result may have a field of this name: Weir itself adds some fields to each answer. */
+static bool is_free_name(struct slice name)
 {
 	return !reserved_field(name);
 }
 
-/* Reports the error. */
-static void report_error(struct koala *koala, const struct compact *compact)
+/* `compact` has failed: its JSON is too long, or has a mistake, or uses a reserved name. */
+static void report_json_error(struct koala *koala, const struct compact *compact)
 {
 	const struct json *json = &compact->json;
 	struct slice rest = json_rest(json);
@@ -43,45 +48,47 @@ static void report_error(struct koala *koala, const struct compact *compact)
 		            phrase_quote((struct slice){rest.data + 1, rest.len - 2}).text);
 }
 
-/* Behind the fields of the file, in their order. */
-static void add_missing(struct compact *compact)
+/* Appends the fields that the object lacks. */
+static void add_missing_fields(struct compact *compact)
 {
 	struct buffer *out = &compact->out;
 
-	out->len--;
+	out->len--; /* the closing brace */
 	for (unsigned i = 0; i < FIELD_COUNT; i++) {
 		if (compact->found >> i & 1)
 			continue;
-		buffer_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", fields[i].data);
+		buffer_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", koala_fields[i].data);
 		if (i == CODE_FIELD)
 			compact->wanted_begin = out->len;
-		buffer_add_text(out, is_text(fields[i]) ? "\"\"" : "0");
+		buffer_add_text(out, is_text_field(koala_fields[i]) ? "\"\"" : "0");
 		if (i == CODE_FIELD)
 			compact->wanted_end = out->len;
 	}
 	buffer_add(out, "}", 1);
 }
 
+/* Stores the JSON, and its parts before and after the value of the code. */
 static void add_result(struct koala *koala, uint64_t number, struct compact *compact)
 {
 	struct buffer *out = &compact->out;
 	struct koala_result result = {.number = number};
 
-	result.whole = koala_copy(koala, (struct slice){out->data, out->len});
-	result.head.len = compact->wanted_begin;
-	result.head.data = koala_copy(koala, (struct slice){out->data, out->len});
-	result.tail.data = result.head.data + compact->wanted_end;
-	result.tail.len = out->len - compact->wanted_end;
+	result.json = koala_copy(koala, (struct slice){out->data, out->len});
+	result.before_code.len = compact->wanted_begin;
+	result.before_code.data = koala_copy(koala, (struct slice){out->data, out->len});
+	result.after_code.data = result.before_code.data + compact->wanted_end;
+	result.after_code.len = out->len - compact->wanted_end;
 	if (!koala->no_memory)
 		buffer_add(&koala->results, &result, sizeof result);
 }
 
-static bool read_number(struct koala *koala, struct slice text, uint64_t *out)
+/* Returns false after an error: too many results, not a number, or one that was used before. */
+static bool read_result_number(struct koala *koala, struct slice text, uint64_t *out)
 {
 	if (koala->results.len / sizeof(struct koala_result) == KOALA_RESULTS_MAX)
 		koala_error(koala, text.data, "expected at most %d results, found more", KOALA_RESULTS_MAX);
-	else if (!koala_number(koala, text, 0, INT64_MAX, out))
-		koala->lost_result = true;
+	else if (!koala_read_number(koala, text, 0, INT64_MAX, out))
+		koala->may_lack_results = true;
 	else if (koala_result(koala, *out))
 		koala_error(koala, text.data, "expected each result once, found %llu again",
 		            (unsigned long long)*out);
@@ -93,34 +100,35 @@ static bool read_number(struct koala *koala, struct slice text, uint64_t *out)
 void koala_read_result(struct koala *koala, struct slice text)
 {
 	struct compact compact = {
-	    .out = {.max = RESULT_MAX - CODE_MAX},
-	    .field = may_have,
-	    .names = fields,
+	    .out = {.max = RESULT_MAX - CODE_BYTES_MAX},
+	    .field = is_free_name,
+	    .names = koala_fields,
 	    .name_count = FIELD_COUNT,
-	    .wanted = fields[CODE_FIELD],
+	    .wanted = koala_fields[CODE_FIELD],
 	};
 	uint64_t number;
-	bool good;
+	bool valid;
 
 	if (!memchr(text.data, ':', text.len)) {
 		koala_expected(koala, text, "a result such as 2 : { \"Ret_type\":2 }");
-		koala->lost_result = true;
+		koala->may_lack_results = true;
 		return;
 	}
-	if (!read_number(koala, slice_trim(slice_cut(&text, ':')), &number))
+	if (!read_result_number(koala, slice_trim(slice_cut(&text, ':')), &number))
 		return;
 	compact.json = json_of(text);
-	good = compact_object(&compact) && !compact.out.failed;
-	if (good)
-		add_missing(&compact);
-	if (!good || compact.out.failed) {
-		report_error(koala, &compact);
-		/* Rules that name it have no error. */
-		buffer_add(&koala->results, &(struct koala_result){.number = number, .whole = ""},
+	valid = compact_object(&compact) && !compact.out.failed;
+	if (valid)
+		add_missing_fields(&compact);
+	if (!valid || compact.out.failed) {
+		report_json_error(koala, &compact);
+		/* Add an empty result, so that rules which name it have no error of their own. */
+		buffer_add(&koala->results, &(struct koala_result){.number = number, .json = ""},
 		           sizeof(struct koala_result));
 	} else {
-		if (!koala_ends(json_rest(&compact.json)))
-			koala_expected(koala, slice_trim(json_rest(&compact.json)), "the end of the line after a result");
+		if (!koala_is_end_of_line(json_rest(&compact.json)))
+			koala_expected(koala, slice_trim(json_rest(&compact.json)),
+			               "the end of the line after a result");
 		add_result(koala, number, &compact);
 	}
 	buffer_free(&compact.out);
@@ -128,10 +136,10 @@ void koala_read_result(struct koala *koala, struct slice text)
 
 const struct koala_result *koala_result(const struct koala *koala, uint64_t number)
 {
-	const struct koala_result *all = (const void *)koala->results.data;
+	const struct koala_result *results = (const void *)koala->results.data;
 
-	for (size_t i = 0; i < koala->results.len / sizeof *all; i++)
-		if (all[i].number == number)
-			return &all[i];
+	for (size_t i = 0; i < koala->results.len / sizeof *results; i++)
+		if (results[i].number == number)
+			return &results[i];
 	return NULL;
 }

@@ -1,4 +1,8 @@
-/* koala_rule.c: parses a rule: `rule : [method] [conditions] [thresholds] [answer]`. */
+/*
+ * koala_rule.c: parses one line of a Koala rule file,
+ * `rule : [method] [conditions] [thresholds] [answer]`, into a rule of Weir's model and the limit
+ * that counts its requests. Koala is a rate limiter whose rule files Weir can read.
+ */
 #include <stdio.h>
 
 #include "algo/algo.h"
@@ -9,64 +13,65 @@
 
 enum part { METHOD, CONDITIONS, THRESHOLDS, ANSWER, PARTS };
 
-/* The numbers of the third and of the fourth part. */
+/* The numbers in the thresholds (BASE to ERASE2) and in the answer. */
 enum number { BASE, TIME, COUNT, ERASE1, ERASE2, RESULT, RETURN, NUMBERS };
 
 static const struct {
 	const char *name;
 	enum part part;
-} numbers[NUMBERS] = {
+} number_names[NUMBERS] = {
     [BASE] = {"base", THRESHOLDS},     [TIME] = {"time", THRESHOLDS},
     [COUNT] = {"count", THRESHOLDS},   [ERASE1] = {"erase1", THRESHOLDS},
     [ERASE2] = {"erase2", THRESHOLDS}, [RESULT] = {"result", ANSWER},
     [RETURN] = {"return", ANSWER},
 };
 
-/* A rule while it is read. */
-struct reading {
+/* The text of a rule, split, and its numbers as far as they are read. */
+struct rule_text {
 	struct slice parts[PARTS];
-	struct slice text[NUMBERS]; /* as the file has it; no data: not given */
+	struct slice text[NUMBERS]; /* as in the file; data is NULL if the rule lacks the number */
 	uint64_t value[NUMBERS];
 };
 
-/* A method that decides by itself. */
+/* The method that answers without counting. */
 #define DIRECT "direct"
 
-static enum number number_named(struct slice name, enum part part)
+/* Returns NUMBERS if the part has no number with that name. */
+static enum number find_number(struct slice name, enum part part)
 {
 	enum number number = 0;
 
-	while (number < NUMBERS &&
-	       !(numbers[number].part == part && slice_equal(name, slice_of(numbers[number].name))))
+	while (number < NUMBERS && !(number_names[number].part == part &&
+	                             slice_equal(name, slice_of(number_names[number].name))))
 		number++;
 	return number;
 }
 
-static void unknown_name(struct koala *koala, struct slice name, enum part part)
+static void report_unknown_name(struct koala *koala, struct slice name, enum part part)
 {
 	struct phrase known = {0};
 
 	for (enum number i = 0; i < NUMBERS; i++)
-		if (numbers[i].part == part)
-			phrase_add(&known, slice_of(numbers[i].name));
+		if (number_names[i].part == part)
+			phrase_add(&known, slice_of(number_names[i].name));
 	koala_error(koala, name.data, "expected one of %s, found %s", known.text,
 	            phrase_quote(name).text);
 }
 
-/* name=number; name=number */
-static void read_numbers(struct koala *koala, struct reading *rule, enum part part)
+/* Splits a part such as `time=60; count=5` and stores the text of each number. */
+static void read_numbers(struct koala *koala, struct rule_text *rule, enum part part)
 {
 	struct slice rest = rule->parts[part];
 
 	while (rest.len > 0) {
 		struct slice item = slice_trim(slice_cut(&rest, ';')), value = item;
 		struct slice name = slice_trim(slice_cut(&value, '='));
-		enum number number = number_named(name, part);
+		enum number number = find_number(name, part);
 
 		if (item.len == 0)
 			continue;
 		if (number == NUMBERS) {
-			unknown_name(koala, name, part);
+			report_unknown_name(koala, name, part);
 			continue;
 		}
 		if (rule->text[number].data)
@@ -77,25 +82,29 @@ static void read_numbers(struct koala *koala, struct reading *rule, enum part pa
 	}
 }
 
-/* A number that must be there, of at least 1. */
-static bool required(struct koala *koala, struct reading *rule, enum number number, uint64_t max)
+/* Reads a number that the rule must have, from 1 to `max`. Returns false after an error. */
+static bool read_required(struct koala *koala, struct rule_text *rule, enum number number,
+                          uint64_t max)
 {
 	if (rule->text[number].data)
-		return koala_number(koala, rule->text[number], 1, max, &rule->value[number]);
-	koala_error(koala, rule->parts[numbers[number].part].data, "expected %s in %s, found none",
-	            numbers[number].name,
-	            numbers[number].part == ANSWER ? "an answer" : "the thresholds of the method");
+		return koala_read_number(koala, rule->text[number], 1, max, &rule->value[number]);
+	koala_error(koala, rule->parts[number_names[number].part].data, "expected %s in %s, found none",
+	            number_names[number].name,
+	            number_names[number].part == ANSWER ? "an answer" : "the thresholds of the method");
 	return false;
 }
 
-static bool optional(struct koala *koala, struct reading *rule, enum number number, uint64_t max)
+/* Reads a number from 0 to `max`, which stays 0 if the rule lacks it. */
+static bool read_optional(struct koala *koala, struct rule_text *rule, enum number number,
+                          uint64_t max)
 {
 	return !rule->text[number].data ||
-	       koala_number(koala, rule->text[number], 0, max, &rule->value[number]);
+	       koala_read_number(koala, rule->text[number], 0, max, &rule->value[number]);
 }
 
-/* A number that has no effect, such as the count of `direct`: any that Koala can read. */
-static bool ignored(struct koala *koala, const struct reading *rule, enum number number)
+/* A number without effect, such as the count of `direct`, must still be one that Koala can read. */
+static bool check_ignored_number(struct koala *koala, const struct rule_text *rule,
+                                 enum number number)
 {
 	struct slice text = rule->text[number], digits = text;
 	uint64_t value;
@@ -110,19 +119,19 @@ static bool ignored(struct koala *koala, const struct reading *rule, enum number
 	return false;
 }
 
-/* A threshold of another method. */
-static void idle(struct koala *koala, struct reading *rule, enum number number)
+/* Warns of a threshold that only other methods use. */
+static void warn_if_present(struct koala *koala, struct rule_text *rule, enum number number)
 {
-	if (ignored(koala, rule, number) && rule->text[number].data)
+	if (check_ignored_number(koala, rule, number) && rule->text[number].data)
 		koala_warning(
 		    koala, rule->text[number].data,
 		    "expected no %s in the thresholds of this method, found it: the method ignores it",
-		    numbers[number].name);
+		    number_names[number].name);
 }
 
-/* Asks the algorithm about options that are in their ranges. */
-static bool check_limit(struct koala *koala, const struct reading *rule,
-                        const struct weir_limit_options *options)
+/* Each number is in its range: now the algorithm checks whether they suit each other. */
+static bool check_with_algorithm(struct koala *koala, const struct rule_text *rule,
+                                 const struct weir_limit_options *options)
 {
 	struct algo_limit algo;
 	struct weir_error error = {0};
@@ -137,8 +146,8 @@ static bool check_limit(struct koala *koala, const struct reading *rule,
 	return false;
 }
 
-/* Windows last a year at most. */
-static void shorten_time(struct koala *koala, struct reading *rule, uint64_t max_s)
+/* Shortens a time, with a warning, to the longest that the limit of the method can have. */
+static void cap_time(struct koala *koala, struct rule_text *rule, uint64_t max_s)
 {
 	if (rule->value[TIME] <= max_s)
 		return;
@@ -149,49 +158,51 @@ static void shorten_time(struct koala *koala, struct reading *rule, uint64_t max
 	rule->value[TIME] = max_s;
 }
 
-static void warn_of_parts(struct koala *koala, const struct reading *rule,
-                          const struct koala_method *method)
+/* A larger count gets an approximate sliding window in place of an exact log of requests. */
+static void warn_if_counted_in_hundredths(struct koala *koala, const struct rule_text *rule,
+                                          const struct koala_method *method)
 {
-	if (rule->value[COUNT] > method->exact_max)
+	if (rule->value[COUNT] > method->exact_count_max)
 		koala_warning(
 		    koala, rule->text[COUNT].data,
 		    "expected a count of at most %llu, found %llu: Weir counts it by hundredths of the "
 		    "time, so a unit comes back up to a hundredth later",
-		    (unsigned long long)method->exact_max, (unsigned long long)rule->value[COUNT]);
+		    (unsigned long long)method->exact_count_max, (unsigned long long)rule->value[COUNT]);
 }
 
+/* Makes the options of the rule's limit from the thresholds that its method uses. */
 static bool read_thresholds(struct koala *koala, const struct koala_method *method,
-                            struct reading *rule, struct koala_rule *out)
+                            struct rule_text *rule, struct koala_rule *out)
 {
-	uint64_t most = koala_method_count_max(method);
-	bool good = required(koala, rule, TIME, INT32_MAX);
+	uint64_t count_max = koala_method_count_max(method);
+	bool valid = read_required(koala, rule, TIME, INT32_MAX);
 
-	good &= required(koala, rule, COUNT, most);
+	valid &= read_required(koala, rule, COUNT, count_max);
 	if (method->has_base)
-		good &= required(koala, rule, BASE, most);
+		valid &= read_required(koala, rule, BASE, count_max);
 	else
-		idle(koala, rule, BASE);
+		warn_if_present(koala, rule, BASE);
 	for (enum number i = ERASE1; i <= ERASE2; i++) {
-		if (method->gives_back)
-			good &= optional(koala, rule, i, most);
+		if (method->has_erase)
+			valid &= read_optional(koala, rule, i, count_max);
 		else
-			idle(koala, rule, i);
+			warn_if_present(koala, rule, i);
 	}
-	if (!good)
+	if (!valid)
 		return false;
-	shorten_time(koala, rule, koala_method_time_max_s(method, rule->value[COUNT]));
-	warn_of_parts(koala, rule, method);
+	cap_time(koala, rule, koala_method_time_max_s(method, rule->value[COUNT]));
+	warn_if_counted_in_hundredths(koala, rule, method);
 	koala_method_options(method,
-	                    &(struct koala_thresholds){rule->value[BASE], rule->value[TIME],
-	                                              rule->value[COUNT],
-	                                              koala->config->koala.timezone},
-	                    &out->limit.options);
-	if (method->gives_back)
+	                     &(struct koala_thresholds){rule->value[BASE], rule->value[TIME],
+	                                                rule->value[COUNT],
+	                                                koala->config->koala.timezone},
+	                     &out->limit.options);
+	if (method->has_erase)
 		memcpy(out->rule.feedback, &rule->value[ERASE1], sizeof out->rule.feedback);
-	return check_limit(koala, rule, &out->limit.options);
+	return check_with_algorithm(koala, rule, &out->limit.options);
 }
 
-static bool read_method(struct koala *koala, struct reading *rule, struct koala_rule *out)
+static bool read_method(struct koala *koala, struct rule_text *rule, struct koala_rule *out)
 {
 	struct slice name = rule->parts[METHOD];
 	const struct koala_method *method = koala_method_find(name);
@@ -199,9 +210,9 @@ static bool read_method(struct koala *koala, struct reading *rule, struct koala_
 	if (method)
 		return read_thresholds(koala, method, rule, out);
 	if (slice_equal(name, SLICE(DIRECT))) {
-		for (enum number i = 0; i < NUMBERS; i++) /* which say nothing, but are numbers */
-			if (numbers[i].part == THRESHOLDS)
-				ignored(koala, rule, i);
+		for (enum number i = 0; i < NUMBERS; i++)
+			if (number_names[i].part == THRESHOLDS)
+				check_ignored_number(koala, rule, i);
 		out->rule.answer = RULES_DENY;
 		return true;
 	}
@@ -209,15 +220,18 @@ static bool read_method(struct koala *koala, struct reading *rule, struct koala_
 	return false;
 }
 
-/* Result and return; a result of 1 lets pass. */
-static bool read_answer(struct koala *koala, struct reading *rule, struct koala_rule *out)
+/*
+ * Reads `result`, the number of the JSON that answers a denied request, and `return`, the code in
+ * it, which is also the name of the rule and its limit. A rule with result 1 lets requests pass.
+ */
+static bool read_answer(struct koala *koala, struct rule_text *rule, struct koala_rule *out)
 {
-	bool counts = out->rule.answer == RULES_BY_LIMITS;
-	bool good = required(koala, rule, RESULT, INT64_MAX);
+	bool is_direct = out->rule.answer != RULES_BY_LIMITS;
+	bool valid = read_required(koala, rule, RESULT, INT64_MAX);
 	char name[24];
 
-	good &= required(koala, rule, RETURN, INT64_MAX);
-	if (!good)
+	valid &= read_required(koala, rule, RETURN, INT64_MAX);
+	if (!valid)
 		return false;
 	out->result = rule->value[RESULT];
 	out->result_line = koala->line_number;
@@ -230,9 +244,9 @@ static bool read_answer(struct koala *koala, struct reading *rule, struct koala_
 	out->rule.column = koala_column(koala, rule->text[RETURN].data);
 	if (out->result == 1)
 		out->rule.answer = RULES_ALLOW;
-	if (!counts)
+	if (is_direct) {
 		out->rule.key_count = 0;
-	if (counts) {
+	} else {
 		out->limit.options.name = out->rule.name;
 		out->limit.file = out->rule.file;
 		out->limit.line = out->rule.line;
@@ -241,8 +255,8 @@ static bool read_answer(struct koala *koala, struct reading *rule, struct koala_
 	return true;
 }
 
-/* The [ that stands in one of the first parts, whose ] is missing; NULL if there is none. */
-static const char *find_unclosed(const struct reading *rule, enum part count)
+/* Finds a [ inside one of the first `count` parts, which therefore lack their own ]. */
+static const char *find_unclosed(const struct rule_text *rule, enum part count)
 {
 	const char *found = NULL;
 
@@ -251,8 +265,8 @@ static const char *find_unclosed(const struct reading *rule, enum part count)
 	return found;
 }
 
-/* The text between brackets, of each of the four parts. */
-static bool cut_parts(struct koala *koala, struct slice text, struct reading *rule)
+/* Stores the text between the brackets of each of the four parts. */
+static bool split_into_parts(struct koala *koala, struct slice text, struct rule_text *rule)
 {
 	for (enum part i = 0; i < PARTS; i++) {
 		text = slice_trim(text);
@@ -271,7 +285,7 @@ static bool cut_parts(struct koala *koala, struct slice text, struct reading *ru
 		slice_skip(&text, SLICE("["));
 		rule->parts[i] = slice_trim(slice_cut(&text, ']'));
 	}
-	if (koala_ends(text))
+	if (koala_is_end_of_line(text))
 		return true;
 	koala_expected(koala, slice_trim(text), "the end of the line after the four parts of a rule");
 	return false;
@@ -279,15 +293,15 @@ static bool cut_parts(struct koala *koala, struct slice text, struct reading *ru
 
 void koala_read_rule(struct koala *koala, struct slice text)
 {
-	struct reading rule = {0};
+	struct rule_text rule = {0};
 	struct koala_rule out = {0};
 	struct slice rest = text;
-	bool good, is_rule = slice_equal_nocase(slice_trim(slice_cut(&rest, ':')), SLICE("rule"));
+	bool valid, is_rule = slice_equal_nocase(slice_trim(slice_cut(&rest, ':')), SLICE("rule"));
 
 	if (!is_rule)
 		koala_expected(koala, text, "rule : [method] [conditions] [thresholds] [answer]");
-	if (!is_rule || !cut_parts(koala, rest, &rule)) {
-		koala->lost_conditions = true;
+	if (!is_rule || !split_into_parts(koala, rest, &rule)) {
+		koala->may_lack_conditions = true;
 		return;
 	}
 	if (koala->rules.len / sizeof out == KOALA_RULES_MAX) {
@@ -296,9 +310,9 @@ void koala_read_rule(struct koala *koala, struct slice text)
 	}
 	read_numbers(koala, &rule, THRESHOLDS);
 	read_numbers(koala, &rule, ANSWER);
-	good = read_method(koala, &rule, &out);
+	valid = read_method(koala, &rule, &out);
 	koala_read_conditions(koala, rule.parts[CONDITIONS], &out.rule);
-	good &= read_answer(koala, &rule, &out);
-	if (good)
+	valid &= read_answer(koala, &rule, &out);
+	if (valid)
 		buffer_add(&koala->rules, &out, sizeof out);
 }

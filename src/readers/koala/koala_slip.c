@@ -1,8 +1,9 @@
 /*
- * koala_slip.c: warns of texts in conditions that are probably typing errors.
+ * koala_slip.c: warns of values in the conditions of Koala rule files that are probably slips, that
+ * is, typing errors.
  *
- * A value that is no range is a literal, so a typing error makes a condition that no request meets,
- * or a blacklist that lets all requests pass. The warning says how the value was probably meant.
+ * A value that is no range is compared as text, so a slip makes a condition that no request meets,
+ * or a blacklist that lets all requests pass. The warning suggests how the value was meant.
  */
 #include <stdio.h>
 
@@ -12,21 +13,26 @@
 
 #define ADDRESSES "an address like 10.0.*.*, or a range like 10.0.0.1-10.0.0.9 or 10.0.0.0/8"
 
-/* A value that is taken as text, and how it was probably meant. */
+/* A value that would be compared as text, and how it was probably meant. */
 struct slip {
 	struct koala *koala;
 	struct slice text;
 	const struct rules_condition *condition;
-	bool is_first; /* of the condition's list */
-	struct buffer meant;
+	bool is_first;       /* of the condition's list */
+	struct buffer meant; /* empty if unknown */
 };
+
+/*
+ * Each of the following functions recognizes one kind of slip: it returns whether the value has it,
+ * and writes into `meant`. A comment above gives examples of such values.
+ */
 
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t';
 }
 
-static bool is_of_name(char c)
+static bool may_be_in_name(char c)
 {
 	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
 }
@@ -40,12 +46,15 @@ static bool consists_of(struct slice text, const char *letters)
 	return i == text.len;
 }
 
-static bool has(struct slice text, const char *part)
+static bool contains(struct slice text, const char *part)
 {
 	return text.len > 0 && memmem(text.data, text.len, part, strlen(part)) != NULL;
 }
 
-/* "=5" of a==5, "!x" of a=!x. Text that just begins like that has more behind it: "@bob", ">b". */
+/*
+ * "=5" from a==5, "!x" from a=!x. An @ must precede the name of a dictionary, and < or > a number:
+ * "@bob" and ">b" may well be text.
+ */
 static bool begins_with_operator(struct slip *slip)
 {
 	static const struct slice operators[] = {SLICE("!="), SLICE("="), SLICE("!@"), SLICE("!"),
@@ -79,7 +88,7 @@ static bool is_form_with_blanks(struct slip *slip)
 	struct rules_value value = {.test = RULES_EQUAL};
 	const char *expected;
 
-	if (!has(slip->text, " ") && !has(slip->text, "\t"))
+	if (!contains(slip->text, " ") && !contains(slip->text, "\t"))
 		return false;
 	for (size_t i = 0; i < slip->text.len; i++)
 		if (!is_blank(slip->text.data[i]))
@@ -88,13 +97,13 @@ static bool is_form_with_blanks(struct slip *slip)
 	return !slip->meant.failed && form_read(&value, false, &expected) != FORM_TEXT;
 }
 
-/* "1{~" */
-static bool has_half_a_mark(struct slip *slip)
+/* "1{~": the mark {~} belongs behind the last value, where it has been cut off. */
+static bool has_misplaced_mark(struct slip *slip)
 {
-	return has(slip->text, "{~") || has(slip->text, "~}");
+	return contains(slip->text, "{~") || contains(slip->text, "~}");
 }
 
-static bool is_star(struct slip *slip)
+static bool is_lone_star(struct slip *slip)
 {
 	if (!slice_equal(slip->text, SLICE("*")))
 		return false;
@@ -114,8 +123,11 @@ static bool is_quoted(struct slip *slip)
 	return true;
 }
 
-/* "ask uid=5" and, behind a comma, "uid=5": a semicolon is missing. */
-static bool has_a_condition(struct slip *slip)
+/*
+ * "ask uid=5" and, behind a comma, "uid=5". `begin` and `end` enclose the name before the sign of
+ * the second condition, without blanks and without the ! of !=.
+ */
+static bool lacks_semicolon(struct slip *slip)
 {
 	struct slice text = slip->text;
 	size_t sign = 0, end, begin;
@@ -125,7 +137,7 @@ static bool has_a_condition(struct slip *slip)
 	end = sign > 0 && sign < text.len && text.data[sign - 1] == '!' ? sign - 1 : sign;
 	while (end > 0 && is_blank(text.data[end - 1]))
 		end--;
-	for (begin = end; begin > 0 && is_of_name(text.data[begin - 1]); begin--)
+	for (begin = end; begin > 0 && may_be_in_name(text.data[begin - 1]); begin--)
 		;
 	if (sign + 1 >= text.len || begin == end || text.data[sign + 1] == '=')
 		return false;
@@ -146,16 +158,16 @@ static size_t count_dots(struct slice text)
 	return dots;
 }
 
-/* Digits, dots and stars that only an address has. */
+/* Whether the text has only digits, dots and stars, and a star or three dots among them. */
 static bool is_like_address(struct slice text)
 {
 	size_t dots = count_dots(text);
 
-	return consists_of(text, "0123456789.*") && dots > 0 && (has(text, "*") || dots == 3);
+	return consists_of(text, "0123456789.*") && dots > 0 && (contains(text, "*") || dots == 3);
 }
 
-/* 10.* as 10.*.*.*, 10.0.0.1-9 as 10.0.0.1-10.0.0.9; nothing where that makes no address. */
-static void complete(struct slip *slip, struct slice first, struct slice last)
+/* Suggests 10.*.*.* for 10.*, and 10.0.0.1-10.0.0.9 for 10.0.0.1-9, if that is valid. */
+static void suggest_address(struct slip *slip, struct slice first, struct slice last)
 {
 	struct slice network = {
 	    first.data, (size_t)((const char *)memrchr(first.data, '.', first.len) + 1 - first.data)};
@@ -185,22 +197,22 @@ static bool is_broken_address(struct slip *slip)
 	if (!is_like_address(first) || !consists_of(last, "0123456789.*"))
 		return false;
 	/* 1.2.3.400 alone may be a version. */
-	if (last.len == 0 && !has(first, "*") && strcmp(slip->condition->attribute, "ip") != 0)
+	if (last.len == 0 && !contains(first, "*") && strcmp(slip->condition->attribute, "ip") != 0)
 		return false;
-	complete(slip, first, last);
+	suggest_address(slip, first, last);
 	return true;
 }
 
 static const struct {
-	bool (*is)(struct slip *slip); /* and fills `meant`, where that is known */
+	bool (*recognizes)(struct slip *slip);
 	const char *expected;
 } slips[] = {
     {begins_with_operator, "one operator"},
     {is_form_with_blanks, "a range without blanks"},
-    {has_half_a_mark, "{~} after the last value of a condition, or nowhere"},
-    {is_star, "+ for any value"},
+    {has_misplaced_mark, "{~} after the last value of a condition, or nowhere"},
+    {is_lone_star, "+ for any value"},
     {is_quoted, "a value without quotes"},
-    {has_a_condition, "a semicolon before the next condition"},
+    {lacks_semicolon, "a semicolon before the next condition"},
     {is_broken_address, ADDRESSES},
 };
 
@@ -209,20 +221,20 @@ bool koala_warn_of_slip(struct koala *koala, struct slice text, bool is_first,
 {
 	struct slip slip = {koala, text, condition, is_first, {0}};
 	struct phrase meant = {0};
-	bool found = false;
+	bool was_found = false;
 	size_t i = 0;
 
-	while (i < sizeof slips / sizeof *slips && !found) {
+	while (i < sizeof slips / sizeof *slips && !was_found) {
 		slip.meant.len = 0;
-		found = slips[i++].is(&slip);
+		was_found = slips[i++].recognizes(&slip);
 	}
-	if (found && slip.meant.len > 0)
+	if (was_found && slip.meant.len > 0)
 		meant = phrase_quote((struct slice){slip.meant.data, slip.meant.len});
-	if (found)
+	if (was_found)
 		koala_warning(koala, text.data, "expected %s, found %s, which Weir reads as text%s%s%s",
 		              slips[i - 1].expected, phrase_quote(text).text,
 		              meant.len ? ": did you mean " : "", meant.text, meant.len ? "?" : "");
 	koala->no_memory |= slip.meant.failed;
 	buffer_free(&slip.meant);
-	return found;
+	return was_found;
 }

@@ -1,6 +1,6 @@
 /*
- * koala_text.c: reads numbers from parts of a line, copies the parts, and writes remarks about
- * them.
+ * koala_text.c: helps the parsers of Koala's rule files with the text of a line: reads numbers from
+ * it, copies parts, and stores remarks (errors and warnings) with the line and column of a part.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,18 +14,20 @@ unsigned koala_column(const struct koala *koala, const char *at)
 	unsigned column = 1;
 
 	for (const char *p = koala->line.data; p < at; p++)
-		column += (*p & 0xc0) != 0x80;
+		column += (*p & 0xc0) != 0x80; /* count each character of UTF-8 once */
 	return column;
 }
 
 __attribute__((format(printf, 4, 0))) static void
-remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
+add_remark(struct koala *koala, const char *at, bool is_error, const char *format, va_list args)
 {
-	/* Finding the column takes as long as the line is, so it is found for stored remarks only. */
-	bool is_kept = koala->config->remarks.count <= REMARKS_MAX;
+	/* Counting a column takes time by the line's length, so skip it for remarks beyond the limit.
+	 */
+	bool will_be_stored = koala->config->remarks.count <= REMARKS_MAX;
 	const struct weir_config_remark about = {.path = koala->file,
 	                                         .line = at ? koala->line_number : 0,
-	                                         .column = at && is_kept ? koala_column(koala, at) : 0,
+	                                         .column =
+	                                             at && will_be_stored ? koala_column(koala, at) : 0,
 	                                         .is_error = is_error};
 	char text[512];
 
@@ -39,7 +41,7 @@ void koala_error(struct koala *koala, const char *at, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	remark(koala, at, true, format, args);
+	add_remark(koala, at, true, format, args);
 	va_end(args);
 }
 
@@ -48,7 +50,7 @@ void koala_warning(struct koala *koala, const char *at, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	remark(koala, at, false, format, args);
+	add_remark(koala, at, false, format, args);
 	va_end(args);
 }
 
@@ -60,13 +62,14 @@ void koala_expected(struct koala *koala, struct slice found, const char *what)
 		koala_error(koala, found.data, "expected %s, found %s", what, phrase_quote(found).text);
 }
 
-bool koala_ends(struct slice rest)
+bool koala_is_end_of_line(struct slice rest)
 {
 	rest = slice_trim(rest);
 	return rest.len == 0 || *rest.data == '#';
 }
 
-bool koala_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max, uint64_t *out)
+bool koala_read_number(struct koala *koala, struct slice text, uint64_t min, uint64_t max,
+                       uint64_t *out)
 {
 	char expected[64];
 
