@@ -1,5 +1,7 @@
-/* arguments.c: reads the flags of a command by getopt_long, and suggests a flag for a misspelled
- * one. */
+/*
+ * arguments.c: reads the flags of a command by getopt_long, and suggests a flag for a misspelled
+ * one.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +9,11 @@
 #include "base/text/misspelling.h"
 #include "cli/command.h"
 
-#define HELP (256 + COMMAND_FLAGS_MAX)
+/* getopt returns a letter, or this and a flag's index for its long name. */
+#define LONG_FLAG 256
+#define HELP      (LONG_FLAG + COMMAND_FLAGS_MAX)
 
+/* Translates the command's table of flags for getopt_long. */
 void arguments_begin(struct arguments *arguments, const struct command *command, int argc,
                      char **argv)
 {
@@ -21,7 +26,7 @@ void arguments_begin(struct arguments *arguments, const struct command *command,
 		const struct flag *flag = &command->flags[i];
 
 		arguments->options[i] = (struct option){
-		    flag->name, flag->value ? required_argument : no_argument, NULL, 256 + (int)i};
+		    flag->name, flag->value ? required_argument : no_argument, NULL, LONG_FLAG + (int)i};
 		if (flag->letter)
 			*letters++ = flag->letter;
 		if (flag->letter && flag->value)
@@ -47,20 +52,22 @@ static const char *find_similar_flag(const struct command *command, const char *
 	return NULL;
 }
 
+/* Reports an unexpected argument, without its secrets. Returns the exit status. */
 int arguments_refuse(const struct command *command, const char *argument)
 {
-	const char *near =
+	const char *similar =
 	    strncmp(argument, "--", 2) == 0 ? find_similar_flag(command, argument) : NULL;
 	char found[STORE_URL_SHOWN_MAX];
 
 	store_url_redact_if_any(argument, found);
-	if (near)
+	if (similar)
 		return command_fail(command->name, "expected an option, found '%s': did you mean --%s?",
-		                    found, near);
+		                    found, similar);
 	return command_fail(command->name, "expected an option, found '%s'; see weir %s --help", found,
 	                    command->name);
 }
 
+/* Prints why getopt refused a flag. Returns the exit status. */
 static int report_invalid_flag(const struct arguments *arguments, int option)
 {
 	const struct command *command = arguments->command;
@@ -68,9 +75,9 @@ static int report_invalid_flag(const struct arguments *arguments, int option)
 
 	if (option == ':')
 		return command_fail(command->name, "expected a value after %s, found none", text);
-	if (optopt >= 256)
+	if (optopt >= LONG_FLAG) /* a long flag with a value that it does not take */
 		return command_fail(command->name, "expected no value with --%s",
-		                    optopt == HELP ? "help" : command->flags[optopt - 256].name);
+		                    optopt == HELP ? "help" : command->flags[optopt - LONG_FLAG].name);
 	return arguments_refuse(command, text);
 }
 
@@ -83,6 +90,8 @@ static int index_of_letter(const struct command *command, int letter)
 	return (int)i;
 }
 
+/* Returns the index of the next flag, or a negative number at the end. Exits on errors and --help.
+ */
 int arguments_next(struct arguments *arguments)
 {
 	int option =
@@ -95,7 +104,9 @@ int arguments_next(struct arguments *arguments)
 		exit(0);
 	}
 	arguments->value = optarg;
-	if (option < 0 || option >= 256)
-		return option < 0 ? option : option - 256;
+	if (option < 0) /* after the last flag */
+		return option;
+	if (option >= LONG_FLAG)
+		return option - LONG_FLAG;
 	return index_of_letter(arguments->command, option);
 }

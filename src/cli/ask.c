@@ -1,4 +1,7 @@
-/* ask.c: the command `weir ask`: asks a server for one decision by RESP. */
+/*
+ * ask.c: the command `weir ask`: asks a running server for one decision, by a limit and key or by
+ * attributes of a request, and prints it. Speaks RESP, the protocol of Redis.
+ */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,8 +24,10 @@
 #define REPLY_MAX      4096
 #define ANSWER_MAX     (4 * REPLY_MAX)
 
-/* Elements of the reply to WEIR.ACQUIRE and WEIR.PEEK; WEIR.CHECK and CHECKPEEK have LIMIT and
- * RULE, too. */
+/*
+ * Elements of the reply, in their order. WEIR.ACQUIRE and WEIR.PEEK reply with those before LIMIT,
+ * WEIR.CHECK and WEIR.CHECKPEEK with all.
+ */
 enum field {
 	ALLOWED,
 	QUOTA,
@@ -39,8 +44,8 @@ enum field {
 enum reading {
 	READ_NOTHING, /* the connection failed */
 	READ_DONE,
-	READ_ERROR,   /* an error of RESP */
-	READ_NONSENSE /* not the answer of a server of Weir */
+	READ_ERROR,  /* an error of RESP */
+	READ_UNKNOWN /* not the answer of a server of Weir */
 };
 
 /* The connection to a server. */
@@ -50,9 +55,12 @@ struct server_conn {
 	struct buffer plain; /* with TLS: decrypted bytes that are not read yet */
 };
 
-static ssize_t receive(void *context, char *to, size_t size)
+/*
+ * Waits for bytes of the server, decrypted if there is TLS. Returns their number, 0 at the end of
+ * the connection, or -1 with errno.
+ */
+static ssize_t receive_bytes(struct server_conn *conn, char *to, size_t size)
 {
-	struct server_conn *conn = context;
 	char bytes[REPLY_MAX];
 	size_t len;
 
@@ -92,7 +100,7 @@ static bool send_request(struct server_conn *conn, struct slice request)
 }
 
 /* Reads a reply, which the caller frees. READ_NOTHING leaves the reason in errno. */
-static enum reading next_reply(struct server_conn *conn, redisReader *reader, redisReply **reply)
+static enum reading read_reply(struct server_conn *conn, redisReader *reader, redisReply **reply)
 {
 	char bytes[REPLY_MAX];
 	size_t sum = 0;
@@ -101,10 +109,10 @@ static enum reading next_reply(struct server_conn *conn, redisReader *reader, re
 		ssize_t got;
 
 		if (redisReaderGetReply(reader, (void **)reply) != REDIS_OK)
-			return READ_NONSENSE;
+			return READ_UNKNOWN;
 		if (*reply)
 			return (*reply)->type == REDIS_REPLY_ERROR ? READ_ERROR : READ_DONE;
-		got = receive(conn, bytes, sizeof bytes);
+		got = receive_bytes(conn, bytes, sizeof bytes);
 		if (got == 0)
 			errno = ECONNRESET;
 		else if (got > 0 && (sum += (size_t)got) > ANSWER_MAX)
@@ -117,6 +125,7 @@ static enum reading next_reply(struct server_conn *conn, redisReader *reader, re
 	}
 }
 
+/* Whether the reply has the number and types of elements of a decision. */
 static bool is_answer(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY ||
@@ -124,9 +133,10 @@ static bool is_answer(const redisReply *reply)
 		return false;
 	for (size_t i = 0; i < reply->elements; i++) {
 		const redisReply *field = reply->element[i];
+		bool is_count = field->type == REDIS_REPLY_INTEGER && field->integer >= 0;
+		bool is_text = field->type == REDIS_REPLY_STRING || field->type == REDIS_REPLY_NIL;
 
-		if (i < REASON ? field->type != REDIS_REPLY_INTEGER || field->integer < 0
-		               : field->type != REDIS_REPLY_STRING && field->type != REDIS_REPLY_NIL)
+		if (i < REASON ? !is_count : !is_text)
 			return false;
 	}
 	return true;
@@ -138,13 +148,16 @@ static bool is_ok(const redisReply *reply)
 	return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0;
 }
 
-/* Sends the request and reads its answer. Sets *answer to the last reply, or NULL. */
+/*
+ * Sends the request, which begins with a login if it `has_login`, and reads the answer. Sets
+ * *answer to the last reply, or leaves NULL.
+ */
 static enum reading request_answer(struct server_conn *conn, const struct buffer *request,
                                    bool has_login, redisReply **answer)
 {
 	bool sent = send_request(conn, (struct slice){request->data, request->len});
 	redisReader *reader = sent ? redisReaderCreate() : NULL;
-	enum reading reading = reader ? next_reply(conn, reader, answer) : READ_NOTHING;
+	enum reading reading = reader ? read_reply(conn, reader, answer) : READ_NOTHING;
 	int failure;
 
 	if (has_login && reading == READ_DONE) { /* the first reply is that to the login */
@@ -152,62 +165,65 @@ static enum reading request_answer(struct server_conn *conn, const struct buffer
 
 		freeReplyObject(*answer);
 		*answer = NULL;
-		reading = logged_in ? next_reply(conn, reader, answer) : READ_NONSENSE;
+		reading = logged_in ? read_reply(conn, reader, answer) : READ_UNKNOWN;
 	}
 	if (reading == READ_DONE && !is_answer(*answer))
-		reading = READ_NONSENSE;
-	failure = errno;
+		reading = READ_UNKNOWN;
+	failure = errno; /* which freeing the reader may change */
 	if (reader)
 		redisReaderFree(reader);
 	errno = failure;
 	return reading;
 }
 
-/* The question to a server: a limit and a key, or attributes. */
+/* The question to a server: a limit and a key, or attributes of a request for the rules. */
 struct question {
 	const char *command;
-	struct buffer arguments, shown;
-	struct credentials login; /* sent first */
-	size_t count;             /* of the arguments */
-	bool by_rules;
+	struct buffer arguments; /* of the command, in RESP */
+	size_t argument_count;
+	struct buffer question_text; /* for the user */
+	struct credentials login;    /* sent first */
+	bool has_attributes;
 };
 
 static void add_argument(struct question *question, const char *word)
 {
 	dial_add_argument(&question->arguments, word);
-	question->count++;
+	question->argument_count++;
 }
 
-static unsigned long long number_of(const redisReply *answer, enum field field)
+static unsigned long long number_of_field(const redisReply *answer, enum field field)
 {
 	return (unsigned long long)answer->element[field]->integer;
 }
 
 /* The text of a field; empty if it is null, as the rule if none applied, or absent. */
-static const char *text_of(const redisReply *answer, enum field field)
+static const char *text_of_field(const redisReply *answer, enum field field)
 {
 	const char *text = field < answer->elements ? answer->element[field]->str : NULL;
 
 	return text ? text : "";
 }
 
-static int report(const struct question *question, const redisReply *answer)
+/* Prints the decision. Returns the exit status. */
+static int print_answer(const struct question *question, const redisReply *answer)
 {
-	const char *rule = text_of(answer, RULE), *limit = text_of(answer, LIMIT);
-	bool allowed = number_of(answer, ALLOWED);
+	const char *rule = text_of_field(answer, RULE), *limit = text_of_field(answer, LIMIT);
+	bool allowed = number_of_field(answer, ALLOWED);
 	struct buffer text = {0};
 
-	buffer_add(&text, question->shown.data, question->shown.len);
-	buffer_printf(&text, ": %s (%s)", allowed ? "allowed" : "denied", text_of(answer, REASON));
-	if (question->by_rules)
+	buffer_add(&text, question->question_text.data, question->question_text.len);
+	buffer_printf(&text, ": %s (%s)", allowed ? "allowed" : "denied",
+	              text_of_field(answer, REASON));
+	if (question->has_attributes)
 		buffer_printf(&text, *rule ? " by the rule %s%s%s" : " by no rule", rule,
 		              *limit ? " and its limit " : "", limit);
-	if (!question->by_rules || *limit)
-		buffer_printf(&text, ", %llu of %llu left", number_of(answer, REMAINING),
-		              number_of(answer, QUOTA));
+	if (!question->has_attributes || *limit)
+		buffer_printf(&text, ", %llu of %llu left", number_of_field(answer, REMAINING),
+		              number_of_field(answer, QUOTA));
 	if (!allowed)
-		buffer_printf(&text, ", retry in %llu ms", number_of(answer, RETRY_MS));
-	buffer_printf(&text, ", reset in %llu ms", number_of(answer, RESET_MS));
+		buffer_printf(&text, ", retry in %llu ms", number_of_field(answer, RETRY_MS));
+	buffer_printf(&text, ", reset in %llu ms", number_of_field(answer, RESET_MS));
 	buffer_add(&text, "", 1);
 	if (text.failed)
 		return command_fail("ask", "out of memory");
@@ -217,6 +233,7 @@ static int report(const struct question *question, const redisReply *answer)
 	return allowed ? 0 : 1;
 }
 
+/* Prints the decision, or why there is none. Returns the exit status. */
 static int print_result(const char *server, const struct question *question,
                         const struct server_conn *conn, enum reading reading,
                         const redisReply *answer)
@@ -225,10 +242,10 @@ static int print_result(const char *server, const struct question *question,
 
 	switch (reading) {
 	case READ_DONE:
-		return report(question, answer);
+		return print_answer(question, answer);
 	case READ_ERROR:
 		return command_fail("ask", "%s", answer->str);
-	case READ_NONSENSE:
+	case READ_UNKNOWN:
 		return command_fail("ask", "--server: expected Weir's RESP address, not HTTP's; found %s",
 		                    server);
 	case READ_NOTHING:
@@ -237,6 +254,7 @@ static int print_result(const char *server, const struct question *question,
 	return command_fail("ask", "no answer from %s: %s", server, *why ? why : strerror(errno));
 }
 
+/* Connects, sends the login and the question at once, and prints the answer. */
 static int ask_at(const struct net_address *address, const struct dial_tls *trust,
                   const char *server, const struct question *question)
 {
@@ -249,10 +267,10 @@ static int ask_at(const struct net_address *address, const struct dial_tls *trus
 	int status;
 
 	credentials_add_auth(&question->login, &request);
-	buffer_printf(&request, "*%zu\r\n", 1 + question->count);
+	buffer_printf(&request, "*%zu\r\n", 1 + question->argument_count);
 	dial_add_argument(&request, question->command);
 	buffer_add(&request, question->arguments.data, question->arguments.len);
-	if (request.failed || question->arguments.failed || question->shown.failed)
+	if (request.failed || question->arguments.failed || question->question_text.failed)
 		return command_fail("ask", "out of memory");
 	conn.fd = dial_open(address, trust, TIMEOUT_S, &conn.tls, &error);
 	if (conn.fd >= 0) {
@@ -270,7 +288,7 @@ static int ask_at(const struct net_address *address, const struct dial_tls *trus
 	return status;
 }
 
-static int ask(const char *server, struct tls_flags *trust, const struct question *question)
+static int ask_server(const char *server, struct tls_flags *trust, const struct question *question)
 {
 	struct net_address address;
 	struct weir_error error;
@@ -308,8 +326,8 @@ static int add_attribute(struct question *question, const char *text)
 	buffer_add(&name, "", 1);
 	add_argument(question, name.failed ? "" : name.data);
 	add_argument(question, equals + 1);
-	buffer_printf(&question->shown, "%s%s", question->by_rules ? " " : "", text);
-	question->by_rules = true;
+	buffer_printf(&question->question_text, "%s%s", question->has_attributes ? " " : "", text);
+	question->has_attributes = true;
 	question->arguments.failed |= name.failed;
 	buffer_free(&name);
 	return 0;
@@ -319,13 +337,14 @@ static void add_limit(struct question *question, char *const *words, const char 
 {
 	add_argument(question, words[0]);
 	add_argument(question, words[1]);
-	buffer_printf(&question->shown, "%s %s", words[0], words[1]);
+	buffer_printf(&question->question_text, "%s %s", words[0], words[1]);
 	if (cost) {
 		add_argument(question, "COST");
 		add_argument(question, cost);
 	}
 }
 
+/* Reads the flags and arguments. Returns 0 or the exit status. */
 static int read_question(struct question *question, const char **server, struct tls_flags *trust,
                          int argc, char **argv)
 {
@@ -351,21 +370,23 @@ static int read_question(struct question *question, const char **server, struct 
 	}
 	if (status != 0)
 		return status;
-	if (question->by_rules && cost)
+	if (question->has_attributes && cost)
 		return command_fail("ask", "expected --cost with LIMIT KEY, found it with --attr");
-	if (argc - optind != (question->by_rules ? 0 : 2))
+	if (argc - optind != (question->has_attributes ? 0 : 2))
 		return command_fail("ask", "expected %s, found %d arguments",
-		                    question->by_rules ? "no more than --attr" : "LIMIT KEY or --attr",
+		                    question->has_attributes ? "no more than --attr"
+		                                             : "LIMIT KEY or --attr",
 		                    argc - optind);
-	if (!question->by_rules)
+	if (!question->has_attributes)
 		add_limit(question, argv + optind, cost);
-	question->command = question->by_rules ? peeks ? "WEIR.CHECKPEEK" : "WEIR.CHECK"
-	                    : peeks            ? "WEIR.PEEK"
-	                                       : "WEIR.ACQUIRE";
+	if (question->has_attributes)
+		question->command = peeks ? "WEIR.CHECKPEEK" : "WEIR.CHECK";
+	else
+		question->command = peeks ? "WEIR.PEEK" : "WEIR.ACQUIRE";
 	return 0;
 }
 
-static int run(int argc, char **argv)
+static int run_ask(int argc, char **argv)
 {
 	const char *server = DEFAULT_SERVER;
 	struct question question = {0};
@@ -376,10 +397,10 @@ static int run(int argc, char **argv)
 	if (status == 0 && credentials_read(&question.login, &error) != WEIR_OK)
 		status = command_fail("ask", "%s", error.message);
 	if (status == 0)
-		status = ask(server, &trust, &question);
+		status = ask_server(server, &trust, &question);
 	buffer_free(&question.arguments);
 	credentials_free(&question.login);
-	buffer_free(&question.shown);
+	buffer_free(&question.question_text);
 	return status;
 }
 
@@ -391,5 +412,5 @@ const struct command command_ask = {
     .exits = "0 if it is allowed, 1 if it is denied, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},
-    .run = run,
+    .run = run_ask,
 };

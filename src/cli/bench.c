@@ -1,4 +1,7 @@
-/* bench.c: the command `weir bench`: reads its flags and runs the load generator of src/load. */
+/*
+ * bench.c: the command `weir bench`: reads its flags, builds the request that it sends, runs the
+ * load generator of src/load, and prints the report.
+ */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,16 +20,17 @@
 #define DEFAULT_COMMAND "CL.THROTTLE key:{key} 15 1000 1"
 
 /* The values of the flags. */
-struct given {
+struct flag_values {
 	struct load_options load;
 	const char *server, *protocol, *command, *limit, *path, *distribution;
 	struct tls_flags tls;
 	struct credentials login;
 	struct buffer login_command;
-	uint64_t key_len, pid;
+	uint64_t key_len, pid; /* 0 if not set */
 	bool json;
 };
 
+/* These parse the value of a flag and write it to `out`, a member of struct flag_values. */
 static bool parse_text(const char *text, void *out)
 {
 	memcpy(out, &text, sizeof text);
@@ -105,19 +109,23 @@ static const struct {
 	  INT32_MAX)
 
 /* How the value of each flag of FLAG_LIST is read. */
-static const struct input {
-	size_t at;
+static const struct flag_input {
+	size_t offset; /* of the member of struct flag_values */
 	enum kind kind;
 	uint64_t min, max;
-} inputs[] = {
+} flag_inputs[] = {
 #define INPUT(name, value, help, member, kind, min, max)                                           \
-	{offsetof(struct given, member), kind, min, max},
+	{offsetof(struct flag_values, member), kind, min, max},
     FLAG_LIST(INPUT)
 #undef INPUT
 };
 
 /* The flags after those of FLAG_LIST. */
-enum { JSON = sizeof inputs / sizeof *inputs, LOGIN, TRUST = LOGIN + CREDENTIALS_FLAG_COUNT };
+enum {
+	JSON = sizeof flag_inputs / sizeof *flag_inputs,
+	FIRST_LOGIN_FLAG,
+	FIRST_TLS_FLAG = FIRST_LOGIN_FLAG + CREDENTIALS_FLAG_COUNT
+};
 
 static const struct flag flags[] = {
 #define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
@@ -128,49 +136,56 @@ static const struct flag flags[] = {
     TLS_FLAGS,
 };
 
-static int set_flag(struct given *given, int flag, const char *text, struct weir_error *error)
+static int set_flag(struct flag_values *flag_values, int flag, const char *text,
+                    struct weir_error *error)
 {
-	const struct input *input = &inputs[flag];
+	const struct flag_input *flag_input = &flag_inputs[flag];
 	const char *name = flags[flag].name;
-	void *out = (char *)given + input->at;
+	void *out = (char *)flag_values + flag_input->offset;
+	bool is_in_range = true;
 
-	if (!kinds[input->kind].parse(text, out))
+	if (!kinds[flag_input->kind].parse(text, out))
 		return error_set(error, WEIR_EINVAL, "--%s: expected %s, found '%.80s'", name,
-		                 kinds[input->kind].expected, text);
-	if (input->kind == COUNT && (*(uint64_t *)out < input->min || *(uint64_t *)out > input->max))
+		                 kinds[flag_input->kind].expected, text);
+	if (flag_input->kind != TEXT)
+		is_in_range = *(uint64_t *)out >= flag_input->min && *(uint64_t *)out <= flag_input->max;
+	if (flag_input->kind == COUNT && !is_in_range)
 		return error_set(error, WEIR_EINVAL, "--%s: expected %llu to %llu, found %.80s", name,
-		                 (unsigned long long)input->min, (unsigned long long)input->max, text);
-	if (input->kind == TIME && (*(uint64_t *)out < input->min || *(uint64_t *)out > input->max))
+		                 (unsigned long long)flag_input->min, (unsigned long long)flag_input->max,
+		                 text);
+	if (flag_input->kind == TIME && !is_in_range)
 		return error_set(error, WEIR_EINVAL,
 		                 "--%s: expected a time %sof at most a day, found %.80s", name,
-		                 input->min > 0 ? "above zero and " : "", text);
+		                 flag_input->min > 0 ? "above zero and " : "", text);
 	return WEIR_OK;
 }
 
-static int read_flags(struct given *given, int argc, char **argv, struct weir_error *error)
+static int read_flags(struct flag_values *flag_values, int argc, char **argv,
+                      struct weir_error *error)
 {
 	struct arguments arguments;
 	int flag, status = WEIR_OK;
 
 	arguments_begin(&arguments, &command_bench, argc, argv);
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
-		if (flag >= TRUST)
-			tls_flags_set(&given->tls, flag - TRUST, arguments.value);
-		else if (flag >= LOGIN)
-			credentials_set(&given->login, flag - LOGIN, arguments.value);
+		if (flag >= FIRST_TLS_FLAG)
+			tls_flags_set(&flag_values->tls, flag - FIRST_TLS_FLAG, arguments.value);
+		else if (flag >= FIRST_LOGIN_FLAG)
+			credentials_set(&flag_values->login, flag - FIRST_LOGIN_FLAG, arguments.value);
 		else if (flag == JSON)
-			given->json = true;
+			flag_values->json = true;
 		else
-			status = set_flag(given, flag, arguments.value, error);
+			status = set_flag(flag_values, flag, arguments.value, error);
 	}
 	if (status == WEIR_OK && optind < argc)
 		exit(arguments_refuse(&command_bench, argv[optind]));
 	return status;
 }
 
-static int resolve_loop(struct given *given, struct weir_error *error)
+/* Sets how long the test runs, and checks the number of connections. */
+static int resolve_run(struct flag_values *flag_values, struct weir_error *error)
 {
-	struct load_options *load = &given->load;
+	struct load_options *load = &flag_values->load;
 
 	if (load->requests > 0 && load->duration_ns > 0)
 		return error_set(error, WEIR_EINVAL, "expected --requests or --duration, found both");
@@ -178,7 +193,7 @@ static int resolve_loop(struct given *given, struct weir_error *error)
 		load->duration_ns = 10 * NS_PER_S;
 	if (load->warmup_ns == UINT64_MAX)
 		load->warmup_ns = load->requests > 0 ? 0 : NS_PER_S;
-	load->server_pid = (pid_t)given->pid;
+	load->server_pid = (pid_t)flag_values->pid;
 	if (load->connections < load->threads)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected a connection for each of %zu threads, found %zu", load->threads,
@@ -186,109 +201,123 @@ static int resolve_loop(struct given *given, struct weir_error *error)
 	return WEIR_OK;
 }
 
-static int resolve_keys(struct given *given, size_t *digits, struct weir_error *error)
+/* Sets the distribution of keys. `digits` becomes the number of digits that keys need. */
+static int resolve_keys(struct flag_values *flag_values, size_t *digits, struct weir_error *error)
 {
 	char text[20];
-	int status = keys_parse_distribution(slice_of(given->distribution), &given->load.keys, error);
+	int status = keys_parse_distribution(slice_of(flag_values->distribution),
+	                                     &flag_values->load.keys, error);
 
 	if (status != WEIR_OK)
 		return status;
-	*digits = (size_t)(format_u64(text, given->load.keys.count - 1) - text);
-	if (given->key_len == 0)
-		given->key_len = *digits;
-	if (given->key_len < *digits)
+	*digits = (size_t)(format_u64(text, flag_values->load.keys.count - 1) - text);
+	if (flag_values->key_len == 0)
+		flag_values->key_len = *digits;
+	if (flag_values->key_len < *digits)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected --key-length of at least %zu for %llu keys, found %llu", *digits,
-		                 (unsigned long long)given->load.keys.count,
-		                 (unsigned long long)given->key_len);
+		                 (unsigned long long)flag_values->load.keys.count,
+		                 (unsigned long long)flag_values->key_len);
 	return WEIR_OK;
 }
 
 /* Checks that at most one flag says what to send, and chooses the protocol by it. */
-static int resolve_protocol(struct given *given, struct weir_error *error)
+static int resolve_protocol(struct flag_values *flag_values, struct weir_error *error)
 {
 	bool http;
+	int requests_named;
 
-	if (!given->protocol)
-		given->protocol = given->path ? "http" : "resp";
-	http = strcmp(given->protocol, "http") == 0;
-	if (!http && strcmp(given->protocol, "resp") != 0)
+	if (!flag_values->protocol)
+		flag_values->protocol = flag_values->path ? "http" : "resp";
+	http = strcmp(flag_values->protocol, "http") == 0;
+	if (!http && strcmp(flag_values->protocol, "resp") != 0)
 		return error_set(error, WEIR_EINVAL, "--protocol: expected resp or http, found '%.80s'",
-		                 given->protocol);
-	if (!!given->command + !!given->limit + !!given->path > 1)
+		                 flag_values->protocol);
+	requests_named = !!flag_values->command + !!flag_values->limit + !!flag_values->path;
+	if (requests_named > 1)
 		return error_set(error, WEIR_EINVAL,
 		                 "expected one of --command, --limit and --path, found several");
-	if (http ? given->command != NULL : given->path != NULL)
+	if (http ? flag_values->command != NULL : flag_values->path != NULL)
 		return error_set(error, WEIR_EINVAL, "expected --%s with --protocol %s, found --%s",
-		                 http ? "path" : "command", given->protocol, http ? "command" : "path");
-	if (http && !given->limit && !given->path)
+		                 http ? "path" : "command", flag_values->protocol,
+		                 http ? "command" : "path");
+	if (http && !flag_values->limit && !flag_values->path)
 		return error_set(error, WEIR_EINVAL, "expected --limit or --path with --protocol http");
-	if (!given->server)
-		given->server = http ? "127.0.0.1:8080" : "127.0.0.1:6380";
-	return net_address_parse(slice_of(given->server), &given->load.server, error);
+	if (!flag_values->server)
+		flag_values->server = http ? "127.0.0.1:8080" : "127.0.0.1:6380";
+	return net_address_parse(slice_of(flag_values->server), &flag_values->load.server, error);
 }
 
 /* Makes the HTTP header lines with host and login, or the RESP command that logs in. */
-static bool add_fields(struct given *given, bool http, const char *path, struct buffer *fields)
+static bool add_header_and_login(struct flag_values *flag_values, bool http, const char *path,
+                                 struct buffer *fields)
 {
 	/* A Unix socket has no host name. */
-	const char *host = net_address_is_unix(&given->load.server) ? "localhost" : given->server;
+	const char *host =
+	    net_address_is_unix(&flag_values->load.server) ? "localhost" : flag_values->server;
 
 	buffer_printf(fields, "Host: %s\r\n", host);
 	if (http)
-		credentials_add_field(&given->login, path, fields);
+		credentials_add_field(&flag_values->login, path, fields);
 	else
-		credentials_add_auth(&given->login, &given->login_command);
+		credentials_add_auth(&flag_values->login, &flag_values->login_command);
 	buffer_add(fields, "", 1);
-	given->load.login = (struct slice){given->login_command.data, given->login_command.len};
-	return !fields->failed && !given->login_command.failed;
+	flag_values->load.login =
+	    (struct slice){flag_values->login_command.data, flag_values->login_command.len};
+	return !fields->failed && !flag_values->login_command.failed;
 }
 
-static int resolve_request(struct given *given, size_t digits, struct template *request,
+/* Builds the request that is sent, and chooses how its replies are read. */
+static int resolve_request(struct flag_values *flag_values, size_t digits, struct template *request,
                            struct weir_error *error)
 {
-	bool http = strcmp(given->protocol, "http") == 0;
-	const char *plain = http ? given->path : given->command ? given->command : DEFAULT_COMMAND;
+	bool http = strcmp(flag_values->protocol, "http") == 0;
+	const char *without_limit = http                   ? flag_values->path
+	                            : flag_values->command ? flag_values->command
+	                                                   : DEFAULT_COMMAND;
 	struct buffer text = {0}, fields = {0};
 	int status;
 
-	if (given->limit)
+	if (flag_values->limit)
 		buffer_printf(&text, http ? "/v1/acquire/%s?key={key}" : "WEIR.ACQUIRE %s {key}",
-		              given->limit);
+		              flag_values->limit);
 	else
-		buffer_add_text(&text, plain);
+		buffer_add_text(&text, without_limit);
 	buffer_add(&text, "", 1);
-	if (text.failed || !add_fields(given, http, text.data, &fields))
+	if (text.failed || !add_header_and_login(flag_values, http, text.data, &fields))
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	else if (http)
-		status = template_http(request, text.data, fields.data, given->key_len, digits, error);
+		status =
+		    template_http(request, text.data, fields.data, flag_values->key_len, digits, error);
 	else
-		status = template_resp(request, text.data, given->key_len, digits, error);
+		status = template_resp(request, text.data, flag_values->key_len, digits, error);
 	if (status == WEIR_OK) {
-		const char *word = text.data + strspn(text.data, " \t");
+		const char *command = text.data + strspn(text.data, " \t");
+		struct slice name = {command, strcspn(command, " \t")};
 
-		given->load.replies =
-		    http ? scan_http() : scan_resp((struct slice){word, strcspn(word, " \t")});
-		given->load.request = request;
+		flag_values->load.replies = http ? scan_http() : scan_resp(name);
+		flag_values->load.request = request;
 	}
 	buffer_free(&text);
 	buffer_wipe(&fields);
 	return status;
 }
 
-static int resolve_tls(struct given *given, struct weir_error *error)
+static int resolve_tls(struct flag_values *flag_values, struct weir_error *error)
 {
-	int status = tls_flags_open(&given->tls, given->server, &given->load.server, error);
+	int status =
+	    tls_flags_open(&flag_values->tls, flag_values->server, &flag_values->load.server, error);
 
-	given->load.tls = given->tls.dial;
+	flag_values->load.tls = flag_values->tls.dial;
 	return status;
 }
 
-static int run(const struct given *given)
+/* Runs the load and prints the result. Returns the exit status. */
+static int load_and_report(const struct flag_values *flag_values)
 {
 	struct load_result *result = malloc(sizeof *result);
-	const struct load_options *load = &given->load;
-	bench_report *report = given->json ? bench_report_json : bench_report_text;
+	const struct load_options *load = &flag_values->load;
+	bench_report *report = flag_values->json ? bench_report_json : bench_report_text;
 	struct weir_error error = {0};
 	int status = EXIT_TROUBLE;
 
@@ -297,7 +326,8 @@ static int run(const struct given *given)
 	if (load_run(load, result, &error) != WEIR_OK) {
 		command_fail("bench", "%s", error.message);
 	} else {
-		bool written = report(stdout, load, given->protocol, given->distribution, result);
+		bool written =
+		    report(stdout, load, flag_values->protocol, flag_values->distribution, result);
 
 		fflush(stdout);
 		if (!written)
@@ -309,12 +339,12 @@ static int run(const struct given *given)
 	return status;
 }
 
-static int bench(int argc, char **argv)
+static int run_bench(int argc, char **argv)
 {
-	struct given given = {
+	struct flag_values flag_values = {
 	    .load = {.keys.count = 1000000,
 	             .seed = 1,
-	             .warmup_ns = UINT64_MAX,
+	             .warmup_ns = UINT64_MAX, /* not set */
 	             .timeout_ns = 10 * NS_PER_S,
 	             .connections = 50,
 	             .pipeline = 1,
@@ -324,16 +354,17 @@ static int bench(int argc, char **argv)
 	struct template request = {0};
 	struct weir_error error = {0};
 	size_t digits;
-	int status = read_flags(&given, argc, argv, &error) ?: resolve_loop(&given, &error) ?:
-	             resolve_keys(&given, &digits, &error) ?: resolve_protocol(&given, &error) ?:
-	             credentials_read(&given.login, &error) ?:
-	             resolve_request(&given, digits, &request, &error) ?: resolve_tls(&given, &error);
+	int status = read_flags(&flag_values, argc, argv, &error) ?: resolve_run(&flag_values, &error) ?:
+	             resolve_keys(&flag_values, &digits, &error) ?: resolve_protocol(&flag_values, &error) ?:
+	             credentials_read(&flag_values.login, &error) ?:
+	             resolve_request(&flag_values, digits, &request, &error) ?: resolve_tls(&flag_values, &error);
 
-	status = status == WEIR_OK ? run(&given) : command_fail("bench", "%s", error.message);
+	status = status == WEIR_OK ? load_and_report(&flag_values)
+	                           : command_fail("bench", "%s", error.message);
 	template_free(&request);
-	credentials_free(&given.login);
-	buffer_wipe(&given.login_command);
-	tls_flags_close(&given.tls);
+	credentials_free(&flag_values.login);
+	buffer_wipe(&flag_values.login_command);
+	tls_flags_close(&flag_values.tls);
 	return status;
 }
 
@@ -345,5 +376,5 @@ const struct command command_bench = {
     .exits = "0, 2 if the load could not run as requested",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},
-    .run = bench,
+    .run = run_bench,
 };

@@ -1,3 +1,7 @@
+/*
+ * bench_report.c: prints the result of `weir bench` as text or JSON: counts of answers, rates, and
+ * quantiles of the latency.
+ */
 #include "cli/bench_report.h"
 
 #include <inttypes.h>
@@ -15,33 +19,33 @@ static const struct {
 
 #define QUANTILES (sizeof quantiles / sizeof *quantiles)
 
-#define AT(member) offsetof(struct load_counts, member)
+#define OFFSET(member) offsetof(struct load_counts, member)
 
-/* The names of counts in JSON and in text; NULL if not shown there. */
+/* The names of counts in JSON and in text (NULL if not shown there), and where they are. */
 static const struct {
 	const char *json, *text;
-	size_t at;
-} counted[] = {
-    {"sent", NULL, AT(sent)},
-    {"allowed", "allowed", AT(answers[SCAN_ALLOWED])},
-    {"denied", "denied", AT(answers[SCAN_DENIED])},
-    {NULL, "other", AT(answers[SCAN_ANSWER])},
-    {"errors", "errors", AT(answers[SCAN_ERROR])},
-    {"unanswered", "unanswered", AT(unanswered)},
-    {"unsent", "never sent", AT(unsent)},
-    {"disconnects", "connections lost", AT(disconnects)},
-    {"bytes_sent", NULL, AT(bytes_sent)},
-    {"bytes_received", NULL, AT(bytes_received)},
+	size_t offset;
+} shown_counts[] = {
+    {"sent", NULL, OFFSET(sent)},
+    {"allowed", "allowed", OFFSET(answers[SCAN_ALLOWED])},
+    {"denied", "denied", OFFSET(answers[SCAN_DENIED])},
+    {NULL, "other", OFFSET(answers[SCAN_ANSWER])},
+    {"errors", "errors", OFFSET(answers[SCAN_ERROR])},
+    {"unanswered", "unanswered", OFFSET(unanswered)},
+    {"unsent", "never sent", OFFSET(unsent)},
+    {"disconnects", "connections lost", OFFSET(disconnects)},
+    {"bytes_sent", NULL, OFFSET(bytes_sent)},
+    {"bytes_received", NULL, OFFSET(bytes_received)},
 };
 
-#define COUNTED (sizeof counted / sizeof *counted)
+#define SHOWN_COUNTS (sizeof shown_counts / sizeof *shown_counts)
 
 static uint64_t count_at(const struct load_counts *counts, size_t i)
 {
-	return *(const uint64_t *)((const char *)counts + counted[i].at);
+	return *(const uint64_t *)((const char *)counts + shown_counts[i].offset);
 }
 
-static uint64_t answered(const struct load_counts *counts)
+static uint64_t count_answers(const struct load_counts *counts)
 {
 	uint64_t sum = 0;
 
@@ -50,17 +54,19 @@ static uint64_t answered(const struct load_counts *counts)
 	return sum;
 }
 
-static double per(double amount, uint64_t count)
+/* 0 if there is nothing to divide by. */
+static double divide_by_count(double amount, uint64_t count)
 {
 	return count > 0 ? amount / (double)count : 0;
 }
 
+/* Replies per second. */
 static double per_second(const struct load_result *result)
 {
-	return per((double)answered(&result->counts) * NS_PER_S, result->elapsed_ns);
+	return divide_by_count((double)count_answers(&result->counts) * NS_PER_S, result->elapsed_ns);
 }
 
-/* Prints a time in a unit with at most four digits before the point. */
+/* Prints a time in a unit with offset most four digits before the point. */
 static void print_time(FILE *to, uint64_t ns)
 {
 	if (ns < 10 * NS_PER_MS)
@@ -79,7 +85,8 @@ static void print_latency(FILE *to, const char *name, const struct histogram *la
 	fputc('\n', to);
 }
 
-static void print_loop(FILE *to, const struct load_options *options)
+/* Explains what the printed latencies mean. */
+static void print_loop_kind(FILE *to, const struct load_options *options)
 {
 	if (options->rate > 0)
 		fprintf(to,
@@ -98,9 +105,9 @@ static void print_counts(FILE *to, const struct load_counts *counts)
 	const char *separator = "";
 
 	fprintf(to, "%-10s ", "answers");
-	for (size_t i = 0; i < COUNTED; i++)
-		if (counted[i].text && count_at(counts, i) > 0) {
-			fprintf(to, "%s%" PRIu64 " %s", separator, count_at(counts, i), counted[i].text);
+	for (size_t i = 0; i < SHOWN_COUNTS; i++)
+		if (shown_counts[i].text && count_at(counts, i) > 0) {
+			fprintf(to, "%s%" PRIu64 " %s", separator, count_at(counts, i), shown_counts[i].text);
 			separator = ", ";
 		}
 	fprintf(to, "%s\n", *separator ? "" : "none");
@@ -110,14 +117,14 @@ bool bench_report_text(FILE *to, const struct load_options *options, const char 
                        const char *keys, const struct load_result *result)
 {
 	const struct load_counts *counts = &result->counts;
-	uint64_t n = answered(counts);
+	uint64_t n = count_answers(counts);
 	char server[NET_ADDRESS_TEXT_MAX];
 
 	net_address_format(&options->server, server);
 	fprintf(to, "%s, %s: %zu connections, pipeline %zu, threads %zu, %" PRIu64 " keys (%s)\n",
 	        server, protocol, options->connections, options->pipeline, options->threads,
 	        options->keys.count, keys);
-	print_loop(to, options);
+	print_loop_kind(to, options);
 	fprintf(to, "%-10s %" PRIu64 " answered in %.2f s: %.0f a second%s\n", "requests", n,
 	        (double)result->elapsed_ns / NS_PER_S, per_second(result),
 	        result->interrupted ? " (interrupted)" : "");
@@ -125,9 +132,10 @@ bool bench_report_text(FILE *to, const struct load_options *options, const char 
 	fprintf(to, "%-10s %" PRIu64 " sent, %" PRIu64 " received\n", "bytes", counts->bytes_sent,
 	        counts->bytes_received);
 	fprintf(to, "%-10s", "cpu");
-	fprintf(to, " %.2f us a request here", per((double)result->client_cpu_ns / 1e3, n));
+	fprintf(to, " %.2f us a request here", divide_by_count((double)result->client_cpu_ns / 1e3, n));
 	if (options->server_pid)
-		fprintf(to, ", %.2f us in the server", per((double)result->server_cpu_ns / 1e3, n));
+		fprintf(to, ", %.2f us in the server",
+		        divide_by_count((double)result->server_cpu_ns / 1e3, n));
 	fprintf(to, "\n\n%-10s", "");
 	for (size_t i = 0; i < QUANTILES; i++)
 		fprintf(to, " %10s", quantiles[i].name);
@@ -147,6 +155,7 @@ static void add_latency(struct buffer *out, const char *name, const struct histo
 	buffer_add_text(out, "},");
 }
 
+/* Adds how many requests were slower than 1, 10, ... 10000 ms. */
 static void add_slower(struct buffer *out, const struct histogram *latency)
 {
 	buffer_add_text(out, "\"slower_than_ms\":{");
@@ -173,16 +182,16 @@ static void add_options(struct buffer *out, const struct load_options *options,
 
 static void add_counts(struct buffer *out, const struct load_counts *counts)
 {
-	buffer_printf(out, "\"answered\":%" PRIu64 ",", answered(counts));
-	for (size_t i = 0; i < COUNTED; i++)
-		if (counted[i].json)
-			buffer_printf(out, "\"%s\":%" PRIu64 ",", counted[i].json, count_at(counts, i));
+	buffer_printf(out, "\"answered\":%" PRIu64 ",", count_answers(counts));
+	for (size_t i = 0; i < SHOWN_COUNTS; i++)
+		if (shown_counts[i].json)
+			buffer_printf(out, "\"%s\":%" PRIu64 ",", shown_counts[i].json, count_at(counts, i));
 }
 
 bool bench_report_json(FILE *to, const struct load_options *options, const char *protocol,
                        const char *keys, const struct load_result *result)
 {
-	uint64_t n = answered(&result->counts);
+	uint64_t n = count_answers(&result->counts);
 	struct buffer out = {0};
 	bool written;
 
@@ -194,9 +203,11 @@ bool bench_report_json(FILE *to, const struct load_options *options, const char 
 	add_latency(&out, "latency_ns", &result->latency);
 	add_latency(&out, "from_send_ns", &result->from_send);
 	add_slower(&out, &result->latency);
-	buffer_printf(&out, "\"client_cpu_ns\":%.1f,", per((double)result->client_cpu_ns, n));
+	buffer_printf(&out, "\"client_cpu_ns\":%.1f,",
+	              divide_by_count((double)result->client_cpu_ns, n));
 	if (options->server_pid)
-		buffer_printf(&out, "\"server_cpu_ns\":%.1f,", per((double)result->server_cpu_ns, n));
+		buffer_printf(&out, "\"server_cpu_ns\":%.1f,",
+		              divide_by_count((double)result->server_cpu_ns, n));
 	buffer_printf(&out, "\"interrupted\":%s,\"trouble\":\"",
 	              result->interrupted ? "true" : "false");
 	buffer_add_json(&out, slice_of(result->first_error));

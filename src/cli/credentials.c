@@ -1,3 +1,7 @@
+/*
+ * credentials.c: reads the login of a command from flags, a file or the environment, and writes it
+ * as a RESP command or an HTTP header.
+ */
 #include "cli/credentials.h"
 
 #include <stdlib.h>
@@ -9,9 +13,9 @@
 #include "load/dial.h"
 
 #define FILE_MAX   (1 << 20)
-#define AROUND_MAX 80 /* bytes around the user and the secret */
+#define SYNTAX_MAX 80 /* bytes of a command or header around the user and the secret */
 
-enum { USER, LOGIN };
+enum { USER, LOGIN }; /* indexes in CREDENTIALS_FLAGS */
 
 void credentials_set(struct credentials *credentials, int flag, const char *value)
 {
@@ -21,14 +25,15 @@ void credentials_set(struct credentials *credentials, int flag, const char *valu
 		credentials->path = value;
 }
 
-static int read_file(struct credentials *credentials, struct weir_error *error)
+/* Reads the first line of the file of --login: USER:SECRET, or a token alone. */
+static int read_login_file(struct credentials *credentials, struct weir_error *error)
 {
 	struct buffer *text = &credentials->text;
 	struct weir_error why = {0};
 	int status = file_read_any(credentials->path, FILE_MAX, text, &why);
 	char *colon;
 
-	buffer_add(text, "", 1);
+	buffer_add(text, "", 1); /* a NUL */
 	if (status == WEIR_OK && text->failed)
 		status = error_set(&why, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK)
@@ -42,17 +47,19 @@ static int read_file(struct credentials *credentials, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* An environment variable; NULL if it is empty. */
-static const char *variable(const char *name)
+/* An environment environment_text; NULL if it is empty. */
+static const char *environment_text(const char *name)
 {
 	const char *value = getenv(name);
 
 	return value && *value ? value : NULL;
 }
 
-static int read_variables(struct credentials *credentials, struct weir_error *error)
+/* Reads the secret of --user, or a token without a user. Without either there is no login. */
+static int read_environment(struct credentials *credentials, struct weir_error *error)
 {
-	const char *password = variable("WEIR_PASSWORD"), *token = variable("WEIR_TOKEN");
+	const char *password = environment_text("WEIR_PASSWORD"),
+	           *token = environment_text("WEIR_TOKEN");
 	bool has_user = credentials->user != NULL;
 
 	if (password && token)
@@ -77,7 +84,8 @@ int credentials_read(struct credentials *credentials, struct weir_error *error)
 		return error_set(error, WEIR_EINVAL,
 		                 "--user: expected a name without a colon; the secret comes from "
 		                 "WEIR_PASSWORD or WEIR_TOKEN");
-	return credentials->path ? read_file(credentials, error) : read_variables(credentials, error);
+	return credentials->path ? read_login_file(credentials, error)
+	                         : read_environment(credentials, error);
 }
 
 void credentials_free(struct credentials *credentials)
@@ -86,16 +94,21 @@ void credentials_free(struct credentials *credentials)
 	*credentials = (struct credentials){0};
 }
 
-static const char *user_of(const struct credentials *credentials)
+static const char *user_or_empty(const struct credentials *credentials)
 {
 	return credentials->user ? credentials->user : "";
 }
 
+/*
+ * Appends the RESP command AUTH. Reserves the memory first, because growing the buffer would leave
+ * a copy of the secret behind.
+ */
 void credentials_add_auth(const struct credentials *credentials, struct buffer *out)
 {
 	if (!credentials->secret)
 		return;
-	buffer_reserve(out, strlen(user_of(credentials)) + strlen(credentials->secret) + AROUND_MAX);
+	buffer_reserve(out,
+	               strlen(user_or_empty(credentials)) + strlen(credentials->secret) + SYNTAX_MAX);
 	buffer_printf(out, "*%d\r\n", credentials->user ? 3 : 2);
 	dial_add_argument(out, "AUTH");
 	if (credentials->user)
@@ -104,34 +117,38 @@ void credentials_add_auth(const struct credentials *credentials, struct buffer *
 }
 
 /* Whether the path is /auth, where the Authorization header is a visitor's. */
-static bool is_auth(const char *path)
+static bool is_auth_endpoint(const char *path)
 {
 	static const char auth[] = "/auth";
 
 	return strncmp(path, auth, sizeof auth - 1) == 0 && strchr("/?#", path[sizeof auth - 1]);
 }
 
-/* Sends a token as a password, too, because Base64 can encode any bytes. */
+/*
+ * Appends the header line Authorization. Sends a token like a password, because Base64 can encode
+ * any bytes.
+ */
 void credentials_add_field(const struct credentials *credentials, const char *path,
                            struct buffer *out)
 {
-	struct buffer pair = {0};
+	struct buffer user_and_secret = {0};
 	size_t len;
 	char *to;
 
 	if (!credentials->secret)
 		return;
-	len = strlen(user_of(credentials)) + 1 + strlen(credentials->secret);
-	buffer_reserve(&pair, len + 1);
-	buffer_add_text(&pair, user_of(credentials));
-	buffer_add_text(&pair, ":");
-	buffer_add_text(&pair, credentials->secret);
-	buffer_reserve(out, BASE64_LEN(len) + AROUND_MAX);
-	buffer_add_text(out, is_auth(path) ? "Weir-Authorization: Basic " : "Authorization: Basic ");
-	to = pair.failed ? NULL : buffer_reserve(out, BASE64_LEN(len) + 3);
+	len = strlen(user_or_empty(credentials)) + 1 + strlen(credentials->secret);
+	buffer_reserve(&user_and_secret, len + 1);
+	buffer_add_text(&user_and_secret, user_or_empty(credentials));
+	buffer_add_text(&user_and_secret, ":");
+	buffer_add_text(&user_and_secret, credentials->secret);
+	buffer_reserve(out, BASE64_LEN(len) + SYNTAX_MAX);
+	buffer_add_text(out, is_auth_endpoint(path) ? "Weir-Authorization: Basic "
+	                                            : "Authorization: Basic ");
+	to = user_and_secret.failed ? NULL : buffer_reserve(out, BASE64_LEN(len) + 3);
 	if (to)
-		out->len += base64_encode((const uint8_t *)pair.data, len, to);
-	out->failed |= pair.failed;
+		out->len += base64_encode((const uint8_t *)user_and_secret.data, len, to);
+	out->failed |= user_and_secret.failed;
 	buffer_add_text(out, "\r\n");
-	buffer_wipe(&pair);
+	buffer_wipe(&user_and_secret);
 }

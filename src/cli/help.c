@@ -1,4 +1,7 @@
-/* help.c: prints the help of a command, and all commands as JSON. */
+/*
+ * help.c: prints the help of a command, and all commands as JSON, from which manual pages and
+ * completions are generated.
+ */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -6,6 +9,7 @@
 
 #define COLUMN 24 /* where the descriptions of flags begin */
 
+/* Prints "-c, --config FILE", the description, and the environment variable if there is one. */
 static void print_flag(const struct flag *flag, FILE *to)
 {
 	char letter[8] = "    ", left[64];
@@ -37,9 +41,11 @@ void command_help(const struct command *command, FILE *to)
 	fprintf(to, "\nExit status: %s.\n", command->exits);
 }
 
-static void add_member(struct buffer *out, const char *name, const char *text, const char *before)
+/* Adds a member of a JSON object, null for text NULL, after the separator: "{" or ",". */
+static void add_member(struct buffer *out, const char *name, const char *text,
+                       const char *separator)
 {
-	buffer_printf(out, "%s\"%s\":", before, name);
+	buffer_printf(out, "%s\"%s\":", separator, name);
 	if (!text) {
 		buffer_add_text(out, "null");
 		return;

@@ -19,8 +19,8 @@ static void print_capacities(const char *path, const weir_engine *engine, uint64
 {
 	for (size_t i = 0; i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
-		const struct weir_limit *here = limit->local ? limit->local : limit;
-		struct store_capacity own = store_capacity_planned(capacity, &here->algo);
+		const struct weir_limit *counted_here = limit->local ? limit->local : limit;
+		struct store_capacity own = store_capacity_planned(capacity, &counted_here->algo);
 
 		if (!own.is_shared)
 			printf("%s: limit \"%s\": capacity for %llu keys%s, at most %llu bytes\n", path,
@@ -30,11 +30,11 @@ static void print_capacities(const char *path, const weir_engine *engine, uint64
 	}
 }
 
-/* A check of files that make one configuration together; `good` is its result. */
+/* A check of files that make one configuration together. */
 struct check {
 	const char *const *paths;
 	size_t count;
-	bool strict, to_yaml, good;
+	bool is_strict, to_yaml, is_good;
 };
 
 static void print_ok(const struct check *check)
@@ -43,6 +43,7 @@ static void print_ok(const struct check *check)
 		printf("%s: ok\n", check->paths[i]);
 }
 
+/* Prints an error or warning, and records whether the files are still good. */
 static void print_remark(void *context, const struct weir_config_remark *remark)
 {
 	struct check *check = context;
@@ -55,7 +56,7 @@ static void print_remark(void *context, const struct weir_config_remark *remark)
 	buffer_add(&line, "\n", 1);
 	fwrite(line.data, 1, line.len, stderr);
 	buffer_free(&line);
-	check->good = check->good && !check->strict && !remark->is_error;
+	check->is_good = check->is_good && !check->is_strict && !remark->is_error;
 }
 
 /* Opens what the server would open, since a well-formed configuration may still be impossible. */
@@ -89,7 +90,8 @@ static int check_config(struct check *check, const weir_config *config, struct w
 	return status;
 }
 
-static int print(const weir_config *config, struct weir_error *error)
+/* Prints the configuration in Weir's own language, without settings that have their defaults. */
+static int print_as_yaml(const weir_config *config, struct weir_error *error)
 {
 	weir_config *defaults = weir_private_config_new();
 	struct buffer out = {0};
@@ -117,21 +119,25 @@ static bool check_files(struct check *check)
 	weir_config *config = NULL;
 	int status;
 
-	check->good = true;
+	check->is_good = true;
 	if (weir_config_read_files(&files, &config, &error) != WEIR_OK)
 		return false;
 	status = check_config(check, config, &error);
-	if (status == WEIR_OK && check->to_yaml && check->good)
-		status = print(config, &error);
-	else if (status == WEIR_OK && check->good)
+	if (status == WEIR_OK && check->to_yaml && check->is_good)
+		status = print_as_yaml(config, &error);
+	else if (status == WEIR_OK && check->is_good)
 		print_ok(check);
 	if (status != WEIR_OK)
-		print_remark(check, &(struct weir_config_remark){
-		                        config->file, error.line, error.column, true, error.message, {0}});
+		print_remark(check, &(struct weir_config_remark){.path = config->file,
+		                                                 .line = error.line,
+		                                                 .column = error.column,
+		                                                 .is_error = true,
+		                                                 .text = error.message});
 	weir_config_close(config);
-	return check->good;
+	return check->is_good;
 }
 
+/* Checks each file as a configuration of its own. Returns the exit status. */
 static int check_each(struct check *check, char *const *paths, int count)
 {
 	int result = 0;
@@ -153,7 +159,7 @@ static const struct flag flags[] = {
     [TO] = {"to", "yaml", "print the file in Weir's own language", 0, NULL},
 };
 
-static int run(int argc, char **argv)
+static int run_lint(int argc, char **argv)
 {
 	struct settings settings = {0};
 	struct arguments arguments;
@@ -165,7 +171,7 @@ static int run(int argc, char **argv)
 		if (flag == CONFIG)
 			settings_add(&settings, SETTING_CONFIG, arguments.value);
 		else if (flag == STRICT)
-			check.strict = true;
+			check.is_strict = true;
 		else if (strcmp(arguments.value, "yaml") == 0)
 			check.to_yaml = true;
 		else
@@ -191,5 +197,5 @@ const struct command command_lint = {
     .uses = {"[--strict] FILE...", "[--strict] -c FILE...", "--to yaml FILE"},
     .exits = "0 if all is well, 1 on errors (with --strict on warnings), 2 for a wrong argument",
     COMMAND_FLAGS(flags),
-    .run = run,
+    .run = run_lint,
 };

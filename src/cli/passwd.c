@@ -164,7 +164,7 @@ static const struct flag flags[] = {
     [TOKEN] = {"token", NULL, "make a random token: print it, and then its SHA-256", 0, NULL},
 };
 
-static int run(int argc, char **argv)
+static int run_passwd(int argc, char **argv)
 {
 	struct arguments arguments;
 	bool token = false;
@@ -188,5 +188,5 @@ const struct command command_passwd = {
     .uses = {"", "--token"},
     .exits = "0, 2 on errors",
     COMMAND_FLAGS(flags),
-    .run = run,
+    .run = run_passwd,
 };

@@ -1,4 +1,7 @@
-/* serve.c: the command `weir serve`: reads its flags and runs the server. */
+/*
+ * serve.c: the command `weir serve`: reads its flags and runs the server, which lives in
+ * src/server.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +48,7 @@ static const struct flag flags[] = {
                             "WEIR_LOG_FORMAT"},
 };
 
-static int serve(int argc, char **argv, char **store)
+static int read_flags_and_serve(int argc, char **argv, char **store)
 {
 	struct settings settings = {0};
 	struct arguments arguments;
@@ -67,10 +70,10 @@ static int serve(int argc, char **argv, char **store)
 	return optind < argc ? arguments_refuse(&command_serve, argv[optind]) : server_run(&settings);
 }
 
-static int run(int argc, char **argv)
+static int run_serve(int argc, char **argv)
 {
 	char *store = NULL;
-	int result = serve(argc, argv, &store);
+	int result = read_flags_and_serve(argc, argv, &store);
 
 	free(store);
 	return result;
@@ -82,5 +85,5 @@ const struct command command_serve = {
     .uses = {"[-c FILE]... [FLAG]..."},
     .exits = "0 after SIGTERM or SIGINT, 1 if it can't start, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
-    .run = run,
+    .run = run_serve,
 };

@@ -1,4 +1,7 @@
-/* simulate.c: the command `weir simulate`: reads its flags, replays, and writes the reports. */
+/*
+ * simulate.c: the command `weir simulate`: replays a log of requests, or made-up traffic, through
+ * limits, and reports what they would have denied.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,7 +347,7 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-static int run(struct simulation *s, struct weir_error *error)
+static int replay_and_report(struct simulation *s, struct weir_error *error)
 {
 	struct source source;
 	int status;
@@ -374,7 +377,7 @@ static int run(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-static int simulate(int argc, char **argv)
+static int run_simulate(int argc, char **argv)
 {
 	struct simulation s = {0};
 	struct weir_error error = {0};
@@ -382,7 +385,7 @@ static int simulate(int argc, char **argv)
 	                 ? set_flags(&s, argc, argv)
 	                 : command_fail("simulate", "out of memory");
 
-	if (result == 0 && run(&s, &error) != WEIR_OK) {
+	if (result == 0 && replay_and_report(&s, &error) != WEIR_OK) {
 		if (*error.message)
 			command_fail("simulate", "%s", error.message);
 		result = EXIT_FAILED;
@@ -404,5 +407,5 @@ const struct command command_simulate = {
              "[-c FILE] --pattern NAME [FLAG]..."},
     .exits = "0, 1 if it can't replay the log, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
-    .run = simulate,
+    .run = run_simulate,
 };

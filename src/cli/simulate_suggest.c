@@ -1,3 +1,8 @@
+/*
+ * simulate_suggest.c: finds the smallest limit that denies few enough requests of a log, for `weir
+ * simulate --suggest`, by replaying the log through several limits at once and bisecting their
+ * counts.
+ */
 #include "cli/simulate_suggest.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* store.c: the command `weir store`: checks, dumps, repairs and resizes a file store. */
+/*
+ * store.c: the command `weir store`: checks, dumps, repairs and resizes a file store, the file in
+ * which a server keeps its counts.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -427,7 +430,7 @@ static int run_action(const struct action *action, char *path, const struct requ
 	return result;
 }
 
-static int run(int argc, char **argv)
+static int run_store(int argc, char **argv)
 {
 	struct request request = {0};
 	struct arguments arguments;
@@ -454,5 +457,5 @@ const struct command command_store = {
              "resize FILE --capacity N [--owner USER] [--group GROUP]"},
     .exits = "0, 1 for a file with defects or that can't be used, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
-    .run = run,
+    .run = run_store,
 };

@@ -3,8 +3,8 @@
  *
  * The file does not contain the names of keys, so the cell of a key in a larger table can not be
  * computed. Therefore every state stays in its cell. A table that grows stays in the file as a
- * former generation, in which its keys stay while they live. A larger, empty table is added before it
- * (docs/design/store-file.md). Former tables without live states are left out.
+ * former generation, in which its keys stay while they live. A larger, empty table is added before
+ * it (docs/design/store-file.md). Former tables without live states are left out.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,7 @@
-/* store_tables.h: the tables that `weir store` finds in a file store, and resizing of the file. */
+/*
+ * store_tables.h: the tables of counts that `weir store` finds in a file store, and enlarging of
+ * the file.
+ */
 #ifndef CLI_STORE_TABLES_H
 #define CLI_STORE_TABLES_H
 

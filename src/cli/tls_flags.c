@@ -1,10 +1,14 @@
+/*
+ * tls_flags.c: reads the flags by which a command connects to a server with TLS, and loads the
+ * certificates that they name.
+ */
 #include "cli/tls_flags.h"
 
 #include <string.h>
 
 #include "base/error.h"
 
-enum { TLS, CACERT, CERT, KEY, SNI };
+enum { TLS, CACERT, CERT, KEY, SNI }; /* indexes in TLS_FLAGS */
 
 void tls_flags_set(struct tls_flags *flags, int flag, const char *value)
 {
@@ -20,9 +24,12 @@ void tls_flags_set(struct tls_flags *flags, int flag, const char *value)
 		flags->dial.name = value;
 }
 
-/* The name or address that the certificate must be for: "localhost" is the only name allowed. */
-static const char *host_of(struct tls_flags *flags, const char *server,
-                           const struct net_address *address)
+/*
+ * The name or address that the certificate must be for without --sni: the host of --server, which
+ * is an address or "localhost".
+ */
+static const char *certificate_name(struct tls_flags *flags, const char *server,
+                                    const struct net_address *address)
 {
 	static const char local[] = "localhost";
 	struct ip ip = net_address_ip(address);
@@ -33,6 +40,7 @@ static const char *host_of(struct tls_flags *flags, const char *server,
 	return flags->host;
 }
 
+/* Checks the flags together, and loads the certificates if --tls is set. */
 int tls_flags_open(struct tls_flags *flags, const char *server, const struct net_address *address,
                    struct weir_error *error)
 {
@@ -49,7 +57,7 @@ int tls_flags_open(struct tls_flags *flags, const char *server, const struct net
 	if (!flags->is_wanted)
 		return WEIR_OK;
 	if (!flags->dial.name)
-		flags->dial.name = host_of(flags, server, address);
+		flags->dial.name = certificate_name(flags, server, address);
 	status = tls_context_open(&flags->dial.context, files, &inner);
 	return status == WEIR_OK ? status : error_set(error, status, "--tls: %s", inner.message);
 }
