@@ -43,6 +43,9 @@ static bool is_of_newest_key(const struct redis_client *client)
 	       command->operations->step.key.hash == client->batching.newest_key_hash;
 }
 
+/*
+ * Called after replies were read: begins a wait for the clients that got the answers, if that pays.
+ */
 void batching_replied(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
@@ -66,6 +69,7 @@ void batching_replied(struct redis_client *client)
 	client_alarm_at(client, batching->wait_ends_ns);
 }
 
+/* Whether the batch is to wait: for replies to calls under way, or for clients. */
 bool batching_must_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
@@ -79,6 +83,7 @@ bool batching_must_wait(struct redis_client *client)
 	return batching->wait_ends_ns != 0;
 }
 
+/* Ends a wait whose time is over. */
 void batching_tick(struct redis_client *client)
 {
 	if (client->batching.wait_ends_ns == 0)

@@ -37,6 +37,7 @@ static struct store_operation *cut_front(struct store_operation **list, size_t *
 	return first;
 }
 
+/* Adds operations to the batch; refuses them if the client has too many. */
 void redis_client_submit(struct store_client *store_client, struct store_operation *group)
 {
 	struct redis_client *client = client_of(store_client);
@@ -81,6 +82,9 @@ void redis_client_begin(struct store_client *client)
 	client_of(client)->now_ns = 0;
 }
 
+/*
+ * Called at the end of an iteration: sends the batch, unless it has to wait for more operations.
+ */
 void redis_client_flush(struct store_client *store_client)
 {
 	struct redis_client *client = client_of(store_client);
@@ -94,6 +98,7 @@ void redis_client_flush(struct store_client *store_client)
 	client->now_ns = 0; /* the next iteration reads the clock again */
 }
 
+/* Called when the alarm is due. */
 void redis_client_tick(struct store_client *store_client, uint64_t monotonic_ns)
 {
 	struct redis_client *client = client_of(store_client);

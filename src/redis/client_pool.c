@@ -63,6 +63,7 @@ static struct loan *pop_idle(struct pool *pool)
 	return loan;
 }
 
+/* Lends the client that was returned last, or a new one. NULL if there is no memory. */
 static struct store_loan *borrow(struct store_caller *caller)
 {
 	struct loan *loan = pop_idle((struct pool *)caller);

@@ -40,7 +40,7 @@ struct redis_command *batch_take(struct batch *batch)
 
 /* Commands */
 
-/* Returns an unused command or a new one, whose members the caller sets. NULL if memory is short.
+/* Returns an unused command or a new one, whose members the caller sets; NULL if it has no memory.
  */
 static struct redis_command *allocate_command(struct redis_client *client)
 {
@@ -103,6 +103,7 @@ static void complete_operations(struct redis_client *client, struct store_operat
 	}
 }
 
+/* Completes operations, which have no command, with an error. */
 void commands_refuse(struct redis_client *client, struct store_operation *first, int status)
 {
 	for (struct store_operation *operation = first; operation; operation = operation->next)
@@ -110,6 +111,7 @@ void commands_refuse(struct redis_client *client, struct store_operation *first,
 	complete_operations(client, first);
 }
 
+/* Ends a command, and completes its operations with an error. */
 void commands_fail(struct redis_client *client, struct redis_command *command, int status)
 {
 	struct store_operation *operations = command->operations;
@@ -131,6 +133,7 @@ void commands_fail_all(struct redis_client *client, struct redis_command *first,
 	}
 }
 
+/* Copies the outcomes in client->result to the operations of the command. */
 void commands_set_outcomes(struct redis_client *client, struct redis_command *command,
                            enum command_end end)
 {
@@ -320,6 +323,7 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 	return served;
 }
 
+/* Ends a command whose operations have their outcomes, and completes these. */
 void commands_finish(struct redis_client *client, struct redis_command *command)
 {
 	struct store_operation *operations = command->operations;
@@ -486,6 +490,7 @@ static void add_group(struct redis_client *client, struct store_operation *opera
 		append_slot_to_batch(client, &first, is_group);
 }
 
+/* Adds operations to the batch, or answers them from the cache. */
 void commands_add(struct redis_client *client, struct store_operation *operations,
                   bool all_or_nothing)
 {

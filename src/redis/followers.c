@@ -41,6 +41,7 @@ struct redis_command *followers_find_slow(struct redis_client *client,
 	return NULL;
 }
 
+/* Called when a command is about to be sent: if it is slow, later commands of its key find it. */
 void followers_register_if_slow(struct redis_client *client, struct redis_command *command)
 {
 	struct list *list = slow_list_of(client, command->operations);
@@ -60,6 +61,7 @@ void followers_add(struct redis_command *slow, struct redis_command *command)
 	slow->newest_follower = command;
 }
 
+/* A slow command has ended: sends its followers. If one is slow, the rest become its followers. */
 void followers_release(struct redis_client *client, struct redis_command *command)
 {
 	struct redis_command *next = command->followers.first, *after;

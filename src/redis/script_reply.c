@@ -107,6 +107,7 @@ static void prefetch_command(const struct script_call *call, size_t i)
 		             sizeof(struct store_operation));
 }
 
+/* Completes the commands of a call by the reply. Those that need another try go to `again`. */
 void script_call_complete(struct redis_client *client, struct script_call *call,
                           const struct redis_reply *reply, struct command_list *again)
 {

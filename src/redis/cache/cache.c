@@ -62,6 +62,7 @@ static bool repeat_answer(struct redis_client *client, struct store_operation *o
 	return true;
 }
 
+/* Answers an operation if the cache can. Only the first one on its key may repeat a denial. */
 enum cache_answer cache_answer(struct redis_client *client, struct store_operation *operation,
                                bool is_first)
 {
@@ -77,6 +78,7 @@ enum cache_answer cache_answer(struct redis_client *client, struct store_operati
 	return answer;
 }
 
+/* Answers operations that are all or nothing, if one of them has a cached denial. */
 bool cache_answer_group(struct redis_client *client, struct store_operation *operations)
 {
 	bool any_denied = false;
@@ -106,6 +108,7 @@ bool cache_grant_waiter(struct redis_client *client, struct store_operation *ope
 
 /* Commands */
 
+/* Called when a command was made: counts it at its chunk, and prepares to cache its denial. */
 void cache_register(const struct redis_client *client, struct redis_command *command,
                     const struct store_operation *operation)
 {
@@ -135,6 +138,7 @@ void cache_request_chunk(struct redis_client *client, struct redis_command *comm
 	    chunk_allocate_settling(client->store->chunks, command->operations);
 }
 
+/* Called each time that the command is written. */
 void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
 	command->written_at_ns = cache_now_ns(client, command->local_time);
@@ -205,6 +209,7 @@ static void cache_would_pass(struct redis_client *client, const struct redis_com
 	    &(struct denial_cache_answer){.valid_until_ns = until_ns, .reason = WEIR_REASON_OK});
 }
 
+/* Called when a command has ended: updates its chunk and the denial cache by the outcome. */
 void cache_record_end(struct redis_client *client, struct redis_command *command,
                       enum command_end end)
 {

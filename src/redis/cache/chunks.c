@@ -204,6 +204,9 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	return true;
 }
 
+/*
+ * Answers a request from the key's chunk. If the key is frequent, asks the caller to reserve one.
+ */
 enum cache_answer chunk_answer(struct chunks *chunks, struct store_operation *operation,
                                uint64_t now_ns, const void *client)
 {
@@ -313,6 +316,9 @@ static bool attach_settling(struct chunks *chunks, struct cache_name name, struc
 	return has;
 }
 
+/*
+ * Gives the chunk the operation that will return its units. Returns false if there is no memory.
+ */
 bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation *operation)
 {
 	struct cache_name name = chunk_name(operation);
@@ -323,6 +329,7 @@ bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation
 
 /* Commands */
 
+/* Counts a command on the key of a chunk, from when it is made until chunk_record_end. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client)
 {
 	struct set *set = lock_set(chunks, command->chunk_use.name.key_hash);
@@ -365,6 +372,7 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 	chunk->free_units = 0;
 }
 
+/* Called when the command is written: fills its settlement if the chunk has to be settled. */
 void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
                             const void *client, bool stops)
 {
@@ -414,6 +422,9 @@ static void apply_reply(struct chunk *chunk, const struct redis_command *command
 	chunk->state_to_report = (struct algo_state){0, 0};
 }
 
+/*
+ * Called when the command has ended. Returns when the chunk will be idle; 0 if it holds nothing.
+ */
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
                           uint64_t now_ns, uint64_t redis_clock_ns)
 {
@@ -470,6 +481,7 @@ static struct store_operation *settle_if_due(struct chunk *chunk, uint64_t now_n
 	return operation;
 }
 
+/* Returns a list of operations that settle the client's idle chunks, or all of its chunks. */
 struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
                                            uint64_t now_ns, bool all, uint64_t *next_ns)
 {

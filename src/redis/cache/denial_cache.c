@@ -140,6 +140,7 @@ static bool entry_matches(const struct set *set, size_t i, const struct cache_na
 	       load_set_word(&set->entries[i].request_hash) == name->request_hash;
 }
 
+/* Takes the set for one writer: makes its sequence odd. */
 static void begin_writing(struct set *set)
 {
 	uint32_t sequence = atomic_load_explicit(&set->sequence, memory_order_relaxed);
@@ -194,6 +195,9 @@ static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t
 	return tokens < cost ? cost - (uint64_t)tokens : 0;
 }
 
+/*
+ * Sets *out to a cached answer that is still valid, as of now_ns. Returns false if there is none.
+ */
 bool denial_cache_find(const struct denial_cache *denials, const struct algo_limit *limit,
                        const struct algo_call *call, const struct cache_name *name, uint64_t now_ns,
                        struct algo_decision *out)
@@ -222,6 +226,7 @@ bool denial_cache_find(const struct denial_cache *denials, const struct algo_lim
 	return true;
 }
 
+/* How often the key was refunded or reset; keys share these counts. */
 uint32_t denial_cache_invalidations(const struct denial_cache *denials, uint64_t key)
 {
 	return atomic_load_explicit((_Atomic uint32_t *)&denials->invalidations[key % COUNTS],
@@ -243,6 +248,7 @@ static size_t entry_index_for(const struct set *set, const struct cache_name *na
 	return soonest;
 }
 
+/* Stores an answer, unless the key was invalidated since `count` was read before the request. */
 void denial_cache_store(struct denial_cache *denials, const struct cache_name *name, uint32_t count,
                         const struct denial_cache_answer *answer)
 {
@@ -284,6 +290,7 @@ static void clear_key(struct denial_cache *denials, struct set *set, uint64_t ke
 		mark_set_used(denials, key, false);
 }
 
+/* After a grant: removes the answers of the key, because the units that remain have changed. */
 void denial_cache_remove(struct denial_cache *denials, uint64_t key)
 {
 	struct set *set = set_of(denials, key);
@@ -300,6 +307,7 @@ void denial_cache_remove(struct denial_cache *denials, uint64_t key)
 	end_writing(set);
 }
 
+/* After a refund or a reset: removes the answers, and those under way will not be stored. */
 void denial_cache_invalidate(struct denial_cache *denials, uint64_t key)
 {
 	struct set *set = set_of(denials, key);

@@ -86,6 +86,7 @@ static uint64_t retry_ns_with_chunks(const struct algo_limit *limit, const struc
 	return without_others.allowed ? u64_min(returned_ns, formula_ns) : formula_ns;
 }
 
+/* Applies a call while others hold units. Returns the name for a refund of the units, or 0. */
 uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call *call,
                           const struct algo_time *time, const struct chunk_units_reserved *reserved,
                           struct algo_state *state, struct algo_decision *out)

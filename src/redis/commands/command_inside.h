@@ -1,6 +1,6 @@
 /*
- * command_inside.h: declares the kinds of commands and the functions that the files of commands/
- * share.
+ * command_inside.h: declares for the files of commands/ the *kinds* of commands, each a function of
+ * the scripts that carries commands out, and the functions that write and read calls of scripts.
  */
 #ifndef REDIS_COMMAND_INSIDE_H
 #define REDIS_COMMAND_INSIDE_H

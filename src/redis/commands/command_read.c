@@ -518,6 +518,7 @@ static void update_queue_state(struct redis_command *command, const struct value
 		command->attempt.may_be_queued = command->attempt.must_leave_queue = false;
 }
 
+/* Reads the reply to the i-th of the `n` commands of a call, and sets its outcomes in *out. */
 enum command_end command_read(struct redis_command *const *commands, size_t n, size_t i,
                               const struct redis_reply *reply, struct command_result *out)
 {

@@ -34,6 +34,7 @@ static struct redis_reply reply_item(const struct redis_reply *reply, size_t n, 
 	return item;
 }
 
+/* Redis's clock at the call, in nanoseconds of Unix time; 0 if the reply has none. */
 uint64_t command_clock(const struct redis_reply *reply, size_t n)
 {
 	struct redis_reply clock = reply_item(reply, n, n);
@@ -77,6 +78,7 @@ static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t
 	return true;
 }
 
+/* Reads the state from value->text; one of other parameters is converted as of value->time. */
 bool command_read_state(const struct redis_command *command, struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
@@ -203,6 +205,7 @@ static void update_refund_name(struct redis_command *command, const struct value
 		call->until_ns = value->state.until_ns;
 }
 
+/* Reads the value of the i-th of `n` commands. Returns false if the reply to it is invalid. */
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
                         const struct redis_reply *reply, struct value *value)
 {

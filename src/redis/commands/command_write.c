@@ -305,6 +305,10 @@ static const struct script_text *write_commands(struct redis_command *const *com
 	return text;
 }
 
+/*
+ * Appends a call of `n` commands, and sets the script that it calls. After ENOMEM it has appended
+ * nothing.
+ */
 int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
                   struct script_text *script)
 {

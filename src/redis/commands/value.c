@@ -92,6 +92,7 @@ static char *add_layout(char *at, const struct algo_limit *limit)
 	return format_u64(at, (uint64_t)layout.second + 1);
 }
 
+/* Writes the header with a blank at its end. Returns its length. */
 size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX])
 {
 	char *at = add_text(header, limit->algorithm->name);
@@ -312,6 +313,7 @@ static bool reserve_uses(struct slice text, size_t more, struct value *value)
 	return value->uses.entries != NULL;
 }
 
+/* Reads a state; `more` uses than the text has may be added to it. */
 enum value_fit value_read(const struct algo_limit *limit, struct slice text, size_t more,
                           struct value *value)
 {
@@ -344,6 +346,7 @@ void value_free(struct value *value)
 	value->uses.entries = NULL;
 }
 
+/* The length of the blocks of time by which a bucket's value lives. */
 uint64_t value_block_us(const struct algo_limit *limit)
 {
 	uint64_t tokens;
@@ -368,6 +371,7 @@ static uint64_t value_life_ms(const struct algo_limit *limit, uint64_t until_ns,
 	return sat_sub(until_ns, now_ns) / NS_PER_MS + 2;
 }
 
+/* Appends the value, or nothing for a state never used. Returns its lifetime in milliseconds. */
 uint64_t value_write(const struct algo_limit *limit, const struct value *value, uint64_t now_ns,
                      struct buffer *out)
 {

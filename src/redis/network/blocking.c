@@ -382,6 +382,7 @@ static void run_once(struct blocking *blocking, uint64_t until_ns)
 	run_alarm(blocking);
 }
 
+/* Transfers the bytes that need no wait, and runs the alarm if it is due. */
 void blocking_poll(struct blocking *blocking)
 {
 	wait_ready(blocking, 0);
@@ -389,6 +390,7 @@ void blocking_poll(struct blocking *blocking)
 	flush_and_reap(blocking);
 }
 
+/* Serves the client until it awaits nothing more, at most until that time. */
 void blocking_settle(struct blocking *blocking, uint64_t until_ns)
 {
 	blocking_poll(blocking);
@@ -397,6 +399,7 @@ void blocking_settle(struct blocking *blocking, uint64_t until_ns)
 	flush_and_reap(blocking);
 }
 
+/* Serves the client until its callbacks have made *pending 0. */
 void blocking_run(struct blocking *blocking, const size_t *pending)
 {
 	while (*pending > 0)

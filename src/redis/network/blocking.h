@@ -1,5 +1,6 @@
 /*
- * blocking.h: is the transport of a store client whose calls block their thread, for the library.
+ * blocking.h: moves the bytes of a store client over the network within calls that block their
+ * thread, for the library.
  *
  * Between calls no thread serves the connections. blocking_poll, before a call, notices connections
  * that have ended meanwhile.

@@ -232,6 +232,7 @@ static int read_plain_bytes(struct connection *connection, struct slice bytes)
 	return status;
 }
 
+/* Reads bytes from the wire, and delivers the replies. After EIO the connection has failed. */
 int connection_receive(struct connection *connection, struct slice bytes)
 {
 	int status;
@@ -278,11 +279,13 @@ void connection_write_words(struct buffer *out, const struct slice *words, size_
 	buffer_add(out, "\r\n", 2);
 }
 
+/* Where the next command is to be appended; commands wait until the greeting is accepted. */
 struct buffer *connection_command_buffer(struct connection *connection)
 {
 	return connection->is_ready ? &connection->out : &connection->deferred;
 }
 
+/* Called after a command was appended: `call` gets its reply. */
 void connection_expect_reply(struct connection *connection, struct pending_reply *call)
 {
 	if (connection_command_buffer(connection)->failed)
@@ -302,6 +305,7 @@ static struct slice unsent_part(const struct connection *connection, const struc
 	                      buffer->len - connection->sent_bytes};
 }
 
+/* The bytes for the wire; with TLS, encrypts them first. */
 struct slice connection_unsent_bytes(struct connection *connection)
 {
 	if (connection->has_failed && !connection->tls)
@@ -322,6 +326,7 @@ struct slice connection_unsent_bytes(struct connection *connection)
 /* An empty buffer with more memory than this is freed. */
 #define EMPTY_BUFFER_MAX ((size_t)256 << 10)
 
+/* Called after bytes were written to the wire. */
 void connection_drop_sent_bytes(struct connection *connection, size_t bytes)
 {
 	struct buffer *buffer = connection->tls ? &connection->wire : &connection->out;

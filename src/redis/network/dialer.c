@@ -147,6 +147,7 @@ struct connection *redis_attempt_connection(struct redis_attempt *attempt)
 	return attempt->connection;
 }
 
+/* Called with bytes from the wire: for the greeting, or once it is accepted for the owner. */
 void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes)
 {
 	struct redis_dialer *dialer = attempt->dialer;
@@ -159,6 +160,7 @@ void redis_attempt_receive(struct redis_attempt *attempt, struct slice bytes)
 		choose_attempt(attempt);
 }
 
+/* Called when the attempt's connection has failed or ended. */
 void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
 {
 	struct redis_dialer *dialer = attempt->dialer;
@@ -170,6 +172,7 @@ void redis_attempt_lost(struct redis_attempt *attempt, const char *why)
 		attempt_fail(attempt, why);
 }
 
+/* Called when the lookup has ended; without addresses, `why` gives the reason. */
 void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address *addresses,
                         size_t n, const char *why)
 {
@@ -178,10 +181,11 @@ void redis_dialer_found(struct redis_dialer *dialer, const struct redis_address 
 	memcpy(dialer->addresses, addresses, dialer->address_count * sizeof *addresses);
 	if (dialer->target.addresses)
 		addresses_sort(dialer->target.addresses, dialer->addresses, dialer->address_count);
+	if (!why)
+		why = "its host has no address";
+	/* With addresses, only memory can be missing. */
 	snprintf(dialer->newest_failure, sizeof dialer->newest_failure, "%s",
-	         n > 0 ? "out of memory"
-	         : why ? why
-	               : "its host has no address");
+	         n > 0 ? "out of memory" : why);
 	continue_or_fail(dialer);
 }
 
@@ -266,6 +270,7 @@ void dialer_close(struct redis_dialer *dialer)
 	free(dialer);
 }
 
+/* Begins the next attempt if its time has come. */
 void dialer_tick(struct redis_dialer *dialer, uint64_t now_ns)
 {
 	if (dialer->next_attempt_ns == 0)
@@ -291,6 +296,7 @@ void dialer_send(struct redis_dialer *dialer)
 	dialer->transport->kind->send(dialer->transport, dialer->accepted->handle);
 }
 
+/* The server at the accepted address can't be used: other addresses come first from now on. */
 void dialer_blame(const struct redis_dialer *dialer)
 {
 	if (dialer->accepted)

@@ -1,5 +1,6 @@
 /*
- * dialer.h: connects to a Redis, from the name of its host to an accepted greeting.
+ * dialer.h: connects to a Redis: looks up the name of its host, tries the addresses, and sends the
+ * greeting, until Redis has accepted it.
  *
  * A name may have several addresses. One may refuse connections; another may drop all packets, or
  * accept a connection and never answer. Therefore a dialer does not wait until an address has

@@ -1,4 +1,5 @@
-/* redis_address.h: declares the address of a server in the kernel's form. */
+/* redis_address.h: declares a server's address, of IPv4, IPv6 or a Unix socket, as connect(2) needs
+ * it. */
 #ifndef REDIS_ADDRESS_H
 #define REDIS_ADDRESS_H
 

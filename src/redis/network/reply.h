@@ -1,4 +1,5 @@
-/* reply.h: declares a reply of Redis. */
+/* reply.h: declares a reply of Redis: a text, a number, an error, nothing, or an array of replies.
+ */
 #ifndef REDIS_REPLY_H
 #define REDIS_REPLY_H
 

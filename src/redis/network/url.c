@@ -72,6 +72,7 @@ static int copy_decoded(struct slice text, char **out, struct weir_error *error)
 	return WEIR_OK;
 }
 
+/* Reads USER:PASSWORD or :PASSWORD. */
 static int read_login(struct slice login, struct redis_url *out, struct weir_error *error)
 {
 	struct slice password = login, user = slice_cut(&password, ':');
@@ -375,6 +376,7 @@ static int read_parts(const struct scheme *scheme, const char *text, struct redi
 	return status == WEIR_OK ? read_query(scheme, query, out, error) : status;
 }
 
+/* Reads a URL; after an error `out` is empty. */
 int redis_url_read(const char *text, struct redis_url *out, struct weir_error *error)
 {
 	const struct scheme *scheme = scheme_of(text);

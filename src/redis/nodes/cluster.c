@@ -68,6 +68,7 @@ unsigned cluster_node_of(const struct cluster *cluster, unsigned slot)
 	return atomic_load_explicit(&cluster->node_of[slot], memory_order_relaxed);
 }
 
+/* Counts a client that uses the node, so that its number stays, and copies the host. */
 void cluster_add_user(struct cluster *cluster, unsigned node, struct redis_host *host)
 {
 	pthread_mutex_lock(&cluster->mutex);
@@ -137,6 +138,10 @@ static bool is_reusable(const struct cluster *cluster, unsigned node)
 	return true;
 }
 
+/*
+ * Returns the node at a host, known or new, or CLUSTER_NO_NODE if there are too many. Needs the
+ * mutex.
+ */
 unsigned cluster_find_or_add(struct cluster *cluster, const struct redis_host *host,
                              bool is_sentinel)
 {
@@ -170,6 +175,7 @@ void cluster_assign_slot(struct cluster *cluster, unsigned slot, unsigned node)
 	atomic_store_explicit(&cluster->node_of[slot], (uint16_t)node, memory_order_relaxed);
 }
 
+/* A node has replied MOVED: `to` serves the slot from now on. Returns the node at `to`. */
 unsigned cluster_apply_moved(struct cluster *cluster, unsigned slot, const struct redis_host *to)
 {
 	pthread_mutex_lock(&cluster->mutex);
@@ -191,6 +197,7 @@ unsigned cluster_node_of_ask(struct cluster *cluster, const struct redis_host *t
 	return node;
 }
 
+/* Puts the map in doubt, so that a client requests it anew. */
 void cluster_doubt(struct cluster *cluster)
 {
 	/* Read first: all clients share the cache line, and doubt mostly comes from many at once. */
@@ -222,6 +229,9 @@ static unsigned next_to_ask(const struct cluster *cluster)
 	return first_unavailable;
 }
 
+/*
+ * Whether the caller has to request the map now, and from which node. One client a second has to.
+ */
 bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, unsigned *node)
 {
 	uint64_t at_ns;
@@ -243,6 +253,7 @@ bool cluster_claim_map_request(struct cluster *cluster, uint64_t monotonic_ns, u
 	return true;
 }
 
+/* Applies a reply to CLUSTER SLOTS; `asked` is the host that sent it. */
 void cluster_apply_map(struct cluster *cluster, const struct redis_reply *reply,
                        const struct redis_host *asked)
 {

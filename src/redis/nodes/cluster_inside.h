@@ -1,4 +1,7 @@
-/* cluster_inside.h: declares the struct of a cluster for cluster.c and sentinels.c. */
+/*
+ * cluster_inside.h: declares the struct of a cluster (the nodes of a store and the map of its
+ * slots) for cluster.c and for sentinels.c, which finds the master of a cluster with Sentinels.
+ */
 #ifndef REDIS_CLUSTER_INSIDE_H
 #define REDIS_CLUSTER_INSIDE_H
 

@@ -36,6 +36,9 @@ unsigned hash_slot_of(struct slice name)
 	return crc16(is_closed && tag.len > 0 ? tag : name) % HASH_SLOTS;
 }
 
+/*
+ * Checks and copies the name of a host. An empty name stands for `asked`, the sender of the reply.
+ */
 bool hash_slots_read_host(struct slice name, uint64_t port, const struct redis_host *asked,
                           struct redis_host *out)
 {
@@ -60,6 +63,7 @@ static bool is_slot_number(const struct redis_reply *reply)
 	return reply->type == REDIS_INTEGER && reply->integer >= 0 && reply->integer < HASH_SLOTS;
 }
 
+/* Reads an entry of a reply to CLUSTER SLOTS. Returns false if it makes no sense. */
 bool hash_slots_read_range(const struct redis_reply *reply, size_t i,
                            const struct redis_host *asked, struct hash_slots_range *out)
 {
@@ -85,6 +89,7 @@ bool hash_slots_read_range(const struct redis_reply *reply, size_t i,
 	return hash_slots_read_host(name, (uint64_t)master->items[1].integer, asked, &out->host);
 }
 
+/* Reads an error such as "MOVED 3999 127.0.0.1:6381": the slot, and the host that has it. */
 enum hash_slots_redirect hash_slots_read_redirect(struct slice error,
                                                   const struct redis_host *asked, unsigned *slot,
                                                   struct redis_host *to)

@@ -76,6 +76,7 @@ static size_t begin_round_if_due(struct redis_client *client, unsigned nodes[SEN
 	return n;
 }
 
+/* Returns how many nodes the client has to ask now, and writes their numbers. */
 size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
 	if (client->is_closing)
@@ -85,6 +86,7 @@ size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MA
 	return cluster_claim_map_request(client->store->cluster, client_now_ns(client), nodes);
 }
 
+/* A node could not be asked, or was lost before it replied. */
 void map_record_failure(struct redis_client *client, unsigned number, const char *why)
 {
 	if (sentinels_node_is_sentinel(client->store->cluster, number))
@@ -93,6 +95,7 @@ void map_record_failure(struct redis_client *client, unsigned number, const char
 		cluster_doubt(client->store->cluster);
 }
 
+/* Asks a node if that is due and the node is ready. */
 void map_ask_if_due(struct redis_node *node)
 {
 	if (!node->must_request_map || node->ready_deadline_ns != 0)

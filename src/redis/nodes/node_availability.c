@@ -4,6 +4,7 @@
  */
 #include "redis/nodes/node_availability.h"
 
+/* Makes the node unavailable. Returns whether it was available. */
 bool availability_fail(struct availability *availability, uint64_t check_ns)
 {
 	if (!availability_is_up(availability))
@@ -16,6 +17,7 @@ bool availability_fail(struct availability *availability, uint64_t check_ns)
 	return !atomic_exchange_explicit(&availability->unavailable, true, memory_order_acq_rel);
 }
 
+/* Whether the caller has to check the node now; of several clients one gets true. */
 bool availability_claim_check(struct availability *availability, uint64_t now_ns)
 {
 	uint64_t due_ns = availability_check_ns(availability);
@@ -26,6 +28,7 @@ bool availability_claim_check(struct availability *availability, uint64_t now_ns
 	                                               memory_order_relaxed);
 }
 
+/* Makes the node available. Returns whether it was unavailable. */
 bool availability_restore(struct availability *availability)
 {
 	return atomic_exchange_explicit(&availability->unavailable, false, memory_order_acq_rel);

@@ -20,6 +20,7 @@ static void notify_switch(const struct redis_client *client, const char *why)
 		options->switched(options->context, &client->store->store, why);
 }
 
+/* Makes the node unavailable, and reports that for the store if the node serves slots. */
 void recovery_set_unavailable(struct redis_client *client, unsigned number, const char *why,
                               uint64_t check_ns)
 {
@@ -39,6 +40,7 @@ void recovery_set_unavailable(struct redis_client *client, unsigned number, cons
 		client_alarm_at(client, availability_check_ns(availability));
 }
 
+/* Reports once that the store has recovered, when all nodes that serve slots are available. */
 void recovery_report(const struct redis_client *client)
 {
 	_Atomic bool *is_unavailable = &client->store->is_unavailable;
@@ -117,6 +119,7 @@ static bool send_check(struct redis_node *node, struct slice key)
 	       send_words(node, deadline_ns, on_write_reply, set, 5);
 }
 
+/* Sends a check to a node that is ready, unless one is under way. */
 void recovery_check_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;

@@ -32,6 +32,7 @@ static void set_unavailable(const struct redis_node *node, const char *why, uint
 	recovery_set_unavailable(node->client, node->number, text, check_ns);
 }
 
+/* Frees a node that the client has removed from its array. */
 static void node_free(struct redis_node *node)
 {
 	if (node->dialer)
@@ -273,6 +274,9 @@ static void assign_retries(struct redis_client *client)
 			move_retries_to_front(client->nodes[i]);
 }
 
+/*
+ * Assigns commands to nodes, retries first, and sends what can be sent. Sending may cause retries.
+ */
 void nodes_send(struct redis_client *client, struct redis_command *first)
 {
 	do {
@@ -404,6 +408,7 @@ static void retry_later_commands(struct redis_client *client)
 	}
 }
 
+/* Checks what is due at all nodes: attempts to connect, deadlines, recovery checks and retries. */
 void nodes_tick(struct redis_client *client)
 {
 	uint64_t now_ns = client_now_ns(client);
@@ -442,6 +447,7 @@ bool nodes_are_awaited(const struct redis_client *client)
 	return are_awaited;
 }
 
+/* Closes all nodes because the client closes; all commands fail. */
 void nodes_close(struct redis_client *client)
 {
 	for (unsigned i = 0; i < client->node_end; i++)
@@ -524,6 +530,7 @@ static void on_bytes(void *context, struct slice bytes)
 	send_pending(client);
 }
 
+/* The connection has ended, or could not be made. */
 static void on_lost(void *context, const char *why)
 {
 	struct redis_node *node = context;

@@ -18,6 +18,7 @@
 
 /* Calls */
 
+/* Returns an unused call or a new one; NULL if there is no memory. */
 static struct script_call *new_call(struct redis_node *node)
 {
 	struct script_call *call =
@@ -33,6 +34,7 @@ static struct script_call *new_call(struct redis_node *node)
 	return call;
 }
 
+/* Retains the call for the next use. */
 static void recycle_call(struct script_call *call)
 {
 	struct list *calls = &call->node->client->free_calls;
@@ -108,6 +110,7 @@ static void on_script_loaded(struct redis_node *node, const struct redis_reply *
 	set_refuses_scripts(node);
 }
 
+/* The reply to ASKING or SCRIPT LOAD: if it failed, the replies to later calls show that. */
 void ignore_reply(struct redis_node *node, const struct redis_reply *reply)
 {
 	(void)node;
@@ -402,6 +405,7 @@ static void fail_expired_waiting(struct redis_node *node)
 	commands_fail_all(client, late, WEIR_ESTORE);
 }
 
+/* Writes waiting commands as calls, until the weight under way reaches its bound. */
 void node_send(struct redis_node *node)
 {
 	struct redis_client *client = node->client;

@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "redis/nodes/cluster_inside.h"
 
+/* False only for the node that stands for a master that no Sentinel has named yet. */
 bool sentinels_node_has_host(const struct cluster *cluster, unsigned node)
 {
 	return !cluster->has_sentinels || node != cluster->seed_count - 1;
@@ -163,6 +164,7 @@ static bool begin_round_if_due(struct cluster *cluster, const void *asker, uint6
 	return true;
 }
 
+/* Begins a round if one is due. Returns whether, and the nodes of the Sentinels to ask. */
 bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns,
                            unsigned nodes[SENTINELS_MAX], size_t *n)
 {
@@ -186,6 +188,7 @@ bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t 
 	return begins;
 }
 
+/* Ends a round that has lasted too long. Returns when the client should begin the next one. */
 uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
 {
 	uint64_t due_ns;

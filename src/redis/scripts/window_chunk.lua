@@ -8,13 +8,6 @@
 -- units used so far, and the units to hold.
 --
 -- C reads the same as from bucket_chunk.lua.
-
--- head; then numbers: the operation; 1: all or nothing; wanted, cost; the name; limit; the calendar's
--- window as its start, its end and the latest end that is used as it is, or 0 and the period: us and ns;
--- of the chunk the server's id, the step's number, the units that it has used, and how many it wants to
--- hold
---
--- C reads the same as of a bucket.
 function kinds.window_chunk(a, first, last, dry)
   local head, op, whole, wanted, cost, name, name_ns, limit, start, stop, far, id, number, used, want =
     unpacked('<sdddddddddddddd', args[a])
