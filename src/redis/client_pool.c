@@ -63,7 +63,10 @@ static struct loan *pop_idle(struct pool *pool)
 	return loan;
 }
 
-/* Lends the client that was returned last, or a new one. NULL if there is no memory. */
+/*
+ * Lends the client that was returned last, or a new one. After a fork, the child drops its parent's
+ * clients. NULL if there is no memory.
+ */
 static struct store_loan *borrow(struct store_caller *caller)
 {
 	struct loan *loan = pop_idle((struct pool *)caller);

@@ -1,5 +1,5 @@
 /*
- * redis.h: opens a store on Redis, and clients by which threads use it.
+ * redis.h: opens a store on Redis, which servers share, and the clients by which threads use it.
  *
  * All threads share the store: its settings, its nodes and their availability, and its cache. Each
  * thread submits operations by a store client of its own.
@@ -37,9 +37,9 @@ struct redis_stats {
 	uint64_t timeouts;           /* of calls */
 	uint64_t switches;           /* times that the store was found unavailable */
 	uint64_t denied;             /* operations that the cache has denied */
-	uint64_t chunk;              /* operations that a chunk has granted */
-	uint64_t times[REDIS_LATENCY_BUCKETS]; /* answered calls, by their round trip */
-	uint64_t time_ns;                      /* the sum of all round trips */
+	uint64_t granted_by_chunks;  /* operations that a chunk has granted */
+	uint64_t latency_counts[REDIS_LATENCY_BUCKETS]; /* answered calls, by their round trip */
+	uint64_t latency_sum_ns;                        /* of all round trips */
 	bool is_up;                            /* at present; must follow the counts: redis_stats_add */
 };
 

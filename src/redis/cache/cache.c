@@ -74,7 +74,7 @@ enum cache_answer cache_answer(struct redis_client *client, struct store_operati
 		return CACHE_MISS;
 	answer = chunk_answer(client->store->chunks, operation,
 	                      cache_now_ns(client, operation->step.at), client);
-	count_more(&client->counts.chunk, answer == CACHE_ANSWERED);
+	count_more(&client->counts.granted_by_chunks, answer == CACHE_ANSWERED);
 	return answer;
 }
 
@@ -102,7 +102,7 @@ bool cache_grant_waiter(struct redis_client *client, struct store_operation *ope
 	bool granted = chunk_grant_waiter(client->store->chunks, operation,
 	                                  cache_now_ns(client, operation->step.at));
 
-	count_more(&client->counts.chunk, granted);
+	count_more(&client->counts.granted_by_chunks, granted);
 	return granted;
 }
 
@@ -138,7 +138,6 @@ void cache_request_chunk(struct redis_client *client, struct redis_command *comm
 	    chunk_allocate_settling(client->store->chunks, command->operations);
 }
 
-/* Called each time that the command is written. */
 void cache_prepare(struct redis_client *client, struct redis_command *command)
 {
 	command->written_at_ns = cache_now_ns(client, command->local_time);

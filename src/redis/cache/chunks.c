@@ -266,6 +266,8 @@ static void keep_or_free_settling(struct store_operation *operation)
 	free_settling(settling);
 }
 
+/* Makes the settling operation of a chunk, with copies of its limit and names, which it may
+ * outlive. */
 static struct settling *make_settling(struct chunks *chunks,
                                       const struct store_operation *operation)
 {

@@ -56,8 +56,12 @@ static bool is_decided_by_script(const struct redis_command *command, enum comma
 	return true;
 }
 
+/* The kind of the next try of a command, by its limit, its operation and the reply to its last try.
+ */
 static enum command_kind command_kind_of(const struct redis_command *command)
 {
+	/* A group is repeated only if all its peeks would have passed. */
+	bool is_repeated_in_group = command->group != 0 && command->attempt.redis_clock_ns != 0;
 	enum command_kind kind;
 
 	if (command_state_is_list(command))
@@ -67,8 +71,7 @@ static enum command_kind command_kind_of(const struct redis_command *command)
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
 	if (command_only_reads(command))
-		return command->group != 0 && command->attempt.redis_clock_ns != 0 ? KIND_PEEK_PASSES
-		                                                                   : KIND_PEEK;
+		return is_repeated_in_group ? KIND_PEEK_PASSES : KIND_PEEK;
 	if (is_decided_by_script(command, &kind))
 		return kind;
 	if (command->attempt.must_leave_queue)

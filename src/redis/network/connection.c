@@ -100,6 +100,7 @@ static void *make_text(const redisReadTask *task, char *text, size_t len)
 	return reply->text.data ? reply : NULL;
 }
 
+/* The items are filled by the calls that follow. */
 static void *make_array(const redisReadTask *task, int count)
 {
 	struct redis_reply *reply = next_value(task);

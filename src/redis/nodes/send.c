@@ -34,7 +34,6 @@ static struct script_call *new_call(struct redis_node *node)
 	return call;
 }
 
-/* Retains the call for the next use. */
 static void recycle_call(struct script_call *call)
 {
 	struct list *calls = &call->node->client->free_calls;
@@ -258,8 +257,8 @@ static void count_round_trip(struct redis_client *client, uint64_t time_ns)
 
 	while (i < REDIS_LATENCY_BUCKETS - 1 && time_ns > redis_latency_bound_ns(i))
 		i++;
-	count_more(&client->counts.times[i], 1);
-	count_more(&client->counts.time_ns, time_ns);
+	count_more(&client->counts.latency_counts[i], 1);
+	count_more(&client->counts.latency_sum_ns, time_ns);
 }
 
 static void handle_reply(struct script_call *call, const struct redis_reply *reply)

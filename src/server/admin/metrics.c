@@ -404,7 +404,7 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	    {"weir_store_denied_hits_total", "Operations answered from the denial cache.",
 	     OF_STORE(denied)},
 	    {"weir_store_chunk_hits_total", "Steps answered from a chunk that was taken before.",
-	     OF_STORE(chunk)},
+	     OF_STORE(granted_by_chunks)},
 	};
 #undef OF_STORE
 
@@ -459,7 +459,7 @@ static void add_times(const struct metrics_now *now, struct buffer *out)
 	add_head(out, times.name, "histogram", times.help);
 	for (size_t i = 0; i < now->store_count; i++)
 		add_buckets(out, &times, (struct pair){"store", now->stores[i].name},
-		            now->stores[i].stats.times, now->stores[i].stats.time_ns);
+		            now->stores[i].stats.latency_counts, now->stores[i].stats.latency_sum_ns);
 }
 
 static void add_histogram(const struct metrics *metrics, size_t h, struct buffer *out)

@@ -56,7 +56,7 @@ static void a_window_is_handed_out_in_chunks(void **state)
 		for (uint64_t i = 0; i < 10; i++)
 			assert_false(acquire(s, 1).allowed);
 		assert_in_range(stats_of(s).steps, 1000 / 50, 1000 / 50 + 30);
-		assert_in_range(stats_of(s).chunk, 900, 1000);
+		assert_in_range(stats_of(s).granted_by_chunks, 900, 1000);
 		end(s);
 	}
 }
@@ -268,7 +268,7 @@ static void a_bucket_is_never_exceeded(void **state)
 				         (unsigned long long)(seen[to].passed - seen[from - 1].passed),
 				         (unsigned long long)span_ns / 1000);
 		}
-	assert_true(stats_of(s).chunk > 0);
+	assert_true(stats_of(s).granted_by_chunks > 0);
 	for (size_t i = 1; i < SERVERS; i++)
 		leave(servers[i]);
 	free(seen);
