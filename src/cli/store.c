@@ -106,9 +106,9 @@ static bool find_tables(const struct file_map *map, char *path, bool warn,
 
 		section_read_header(&walk, map->memory, map->size);
 		section_check_next(&walk, size, NULL, NULL);
-		if (walk.done && must_be && section_repair(&walk, map->memory, map->size))
+		if (walk.is_over && must_be && section_repair(&walk, map->memory, map->size))
 			section_check_next(&walk, size, NULL, NULL);
-		if (walk.done)
+		if (walk.is_over)
 			break;
 		if (warn && walk.offset > 0 && walk.section.identity == 0)
 			print_defect_at(path, walk.offset,

@@ -1,9 +1,13 @@
-/* apply_step.c: the slow paths of a step: conversion of a state, former tables, removal of a key.
+/*
+ * apply_step.c: applies a call to the state of a key in the cases that the fast path of
+ * apply_step.h leaves out: a state that other parameters of the limit have written, or that is in a
+ * former table; and removes a key.
  */
 #include "store/apply_step.h"
 
 #include "store/parameter_history.h"
 
+/* Whether a new key finds no cell. If so, sets the decision. */
 bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
                     const struct table_position *position, uint64_t now_ns,
                     struct algo_decision *out)
@@ -16,50 +20,53 @@ bool memory_is_full(const struct memory *store, const struct algo_limit *limit,
 }
 
 /*
+ * Converts the state to the limit's parameters, and applies the call. Returns false if the cell has
+ * changed meanwhile.
+ *
  * An acquire stores the converted state even if it is denied. Otherwise the next request would
  * convert it again as of its own time, so that the state would leak by its old rate. A peek writes
  * nothing.
  */
-bool memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
+bool memory_apply_converted(const struct foreign_state *foreign, const struct algo_call *call,
                             const struct algo_time *time, struct algo_decision *out,
                             uint64_t *until_ns)
 {
-	const struct algo_limit *limit = other->limit;
-	const struct history_state of = {other->store, limit, other->position->hash,
-	                                 other->observed.value};
-	bool takes = algo_consumes(call), changed;
+	const struct algo_limit *limit = foreign->limit;
+	const struct history_state key = {foreign->store, limit, foreign->position->hash,
+	                                  foreign->observed.value};
+	bool consumes = algo_consumes(call), changed;
 	struct algo_state state = {0, 0};
-	struct algo_call done = *call;
+	struct algo_call adapted = *call;
 	uint64_t end_ns = 0;
 	struct cell after;
 
-	if (memory_has_state(of.cell)) {
-		state = memory_written(of.cell, time->now_ns);
-		end_ns = history_convert(&of, takes, time->now_ns, &state);
+	if (memory_has_state(key.cell)) {
+		state = memory_written(key.cell, time->now_ns);
+		end_ns = history_convert(&key, consumes, time->now_ns, &state);
 	}
 	if (state.until_ns <= time->now_ns)
 		state = (struct algo_state){0, 0};
 	if (call->op == ALGO_REFUND && end_ns == HISTORY_HIDDEN)
-		done.cost = 0; /* or it would store the state without what is hidden */
-	changed = algo_step(limit, &done, time, &state, out);
-	if (done.cost != call->cost)
+		adapted.cost = 0; /* or it would store the state without what is hidden */
+	changed = algo_step(limit, &adapted, time, &state, out);
+	if (adapted.cost != call->cost)
 		algo_decision_refund(out, call, false);
 	*until_ns = state.until_ns;
-	if (!changed && (!takes || end_ns >= HISTORY_HIDDEN))
+	if (!changed && (!consumes || end_ns >= HISTORY_HIDDEN))
 		return true;
-	after = memory_pack(other->position->tag, state, limit->generation);
-	if (!table_store(&other->store->table, other->position, other->observed, after, time->now_ns,
-	                 NULL))
+	after = memory_pack(foreign->position->tag, state, limit->generation);
+	if (!table_store(&foreign->store->table, foreign->position, foreign->observed, after,
+	                 time->now_ns, NULL))
 		return false;
 	if (!changed && end_ns > state.until_ns)
-		history_record_cut(&of, after, end_ns, time->now_ns);
+		history_record_cut(&key, after, end_ns, time->now_ns);
 	return true;
 }
 
 /*
- * Finds a key's live cell in the former tables, the newest of them first. Ended cells are cleared on
- * the way: times are stored modulo 2^60 ns, so an old one would count as live again later. A claim
- * (a key that is being inserted) has no state yet.
+ * Finds a key's live cell in the former tables, the newest of them first. Ended cells are cleared
+ * on the way: times are stored modulo 2^60 ns, so an old one would count as live again later. A
+ * claim (a key that is being inserted) has no state yet.
  */
 bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_ns,
                         struct observed_cell *observed)
@@ -80,6 +87,7 @@ bool memory_find_former(const struct memory *store, uint64_t hash, uint64_t now_
 	return false;
 }
 
+/* Removes the key's state. Returns false if there is none. */
 bool store_forget(const struct store_step *step)
 {
 	struct memory *store = memory_of(step->store);

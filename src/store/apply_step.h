@@ -28,7 +28,7 @@ struct foreign_state {
  * changed meanwhile.
  */
 __attribute__((noinline, cold)) bool
-memory_apply_converted(const struct foreign_state *other, const struct algo_call *call,
+memory_apply_converted(const struct foreign_state *foreign, const struct algo_call *call,
                        const struct algo_time *time, struct algo_decision *out, uint64_t *until_ns);
 
 /** memory_apply for wide states. */

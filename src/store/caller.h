@@ -34,7 +34,7 @@ struct store_caller {
  * api/remote.c.
  */
 WEIR_API int weir_private_table_call(struct weir_table *table, struct store_caller *caller,
-                                      uint64_t nodes);
+                                     uint64_t nodes);
 /** The table's caller, or NULL. */
 WEIR_API struct store_caller *weir_private_table_caller(const struct weir_table *table);
 

@@ -1,4 +1,8 @@
-/* count_phases.c: counts the keys of a breaker that are in each phase. */
+/*
+ * count_phases.c: counts the keys of a circuit breaker that are in each phase other than closed,
+ * for metrics. A key has a header, a cell in the limit's table, and a record behind it with its
+ * phase.
+ */
 #include <string.h>
 
 #include "records/breaker_record.h"
@@ -13,10 +17,10 @@
 static void count_cell(const struct wide_table *wide, const struct algo_limit *limit,
                        uint64_t index, uint64_t now_ns, uint64_t counts[BREAKER_PHASE_COUNT])
 {
-	bool whole = wide->table.load_is_atomic;
-	struct cell header = cell_load(&wide->table.cells[index], whole);
+	bool load_is_atomic = wide->table.load_is_atomic;
+	struct cell header = cell_load(&wide->table.cells[index], load_is_atomic);
 	unsigned width = wide->section.record_cells;
-	struct record record = {wide->records + index * width, width, cell_tag(header), whole};
+	struct record record = {wide->records + index * width, width, cell_tag(header), load_is_atomic};
 	struct breaker_snapshot snapshot;
 
 	if (cell_is_empty(header) || !cell_is_pinned(header) || cell_ahead_ns(header, now_ns) <= 0)
@@ -25,17 +29,18 @@ static void count_cell(const struct wide_table *wide, const struct algo_limit *l
 	counts[snapshot.state.phase]++;
 }
 
+/* Counts a sample of the table's sets, and scales the counts to all of them. */
 static void count_table(const struct wide_table *wide, const struct algo_limit *limit,
                         uint64_t now_ns, uint64_t counts[BREAKER_PHASE_COUNT])
 {
 	uint64_t sets = wide->table.sets, sample = u64_min(sets, SETS_MAX);
-	uint64_t seen[BREAKER_PHASE_COUNT] = {0};
+	uint64_t sampled[BREAKER_PHASE_COUNT] = {0};
 
 	for (uint64_t i = 0; i < sample; i++)
 		for (uint64_t j = 0; j < TABLE_SET_CELLS; j++)
-			count_cell(wide, limit, i * (sets / sample) * TABLE_SET_CELLS + j, now_ns, seen);
+			count_cell(wide, limit, i * (sets / sample) * TABLE_SET_CELLS + j, now_ns, sampled);
 	for (int phase = 0; phase < BREAKER_PHASE_COUNT; phase++)
-		counts[phase] += (uint64_t)((u128)seen[phase] * sets / sample);
+		counts[phase] += (uint64_t)((u128)sampled[phase] * sets / sample);
 }
 
 void store_count_phases(const struct store *store, const struct algo_limit *limit, uint64_t now_ns,

@@ -1,4 +1,7 @@
-/* file.c: creates, opens, checks, locks and extends the file of a store. */
+/*
+ * file.c: creates, opens, checks, locks and extends the file of a store: shared memory in which
+ * several processes count the same limits. The file is a list of *sections*, one table each.
+ */
 #include "store/file.h"
 
 #include <errno.h>
@@ -21,6 +24,7 @@
 #include "base/text/store_url.h"
 #include "store/section.h"
 
+/* Sets the error of a failed system call, from errno, and returns its status. */
 static int fail(struct weir_error *error, const char *path, const char *what)
 {
 	int status = errno == ENOENT ? WEIR_ENOTFOUND : WEIR_EIO;
@@ -70,6 +74,7 @@ static int check_file(int fd, const char *path, enum file_access access,
 	return access == FILE_SHARED ? check_trust(&stat, path, trust, error) : WEIR_OK;
 }
 
+/* Shows the URL without its password. */
 static int refuse_url(const char *path, struct weir_error *error)
 {
 	char found[STORE_URL_SHOWN_MAX];
@@ -100,6 +105,7 @@ int file_open(const char *path, enum file_access access, const struct file_trust
 	return status;
 }
 
+/* Maps the whole file. With FILE_PRIVATE, changes stay in this process. */
 int file_map(int fd, const char *path, enum file_access access, struct file_map *out,
              struct weir_error *error)
 {
@@ -151,6 +157,7 @@ static int allocate_space(int fd, uint64_t from, uint64_t size)
 	return failed;
 }
 
+/* Sets the error of allocate_space(), which returned `failed`, an errno. */
 static int fail_for_space(int fd, const char *path, uint64_t bytes, int failed,
                           struct weir_error *error)
 {
@@ -160,10 +167,11 @@ static int fail_for_space(int fd, const char *path, uint64_t bytes, int failed,
 	if (failed != ENOSPC && failed != EDQUOT && failed != EFBIG)
 		return error_set(error, WEIR_EIO, "%.120s: cannot reserve space: %m", path);
 	if (failed == EFBIG)
-		return error_set(error, WEIR_EFULL,
-		                 "%.120s: expected permission for %llu more bytes (RLIMIT_FSIZE, file system), "
-		                 "found none",
-		                 path, (unsigned long long)bytes);
+		return error_set(
+		    error, WEIR_EFULL,
+		    "%.120s: expected permission for %llu more bytes (RLIMIT_FSIZE, file system), "
+		    "found none",
+		    path, (unsigned long long)bytes);
 	fstatvfs(fd, &disk);
 	return error_set(error, WEIR_EFULL,
 	                 "%.120s: expected space for %llu more bytes on its disk, found %llu", path,
@@ -190,7 +198,7 @@ static int write_section(int fd, const char *path, uint64_t offset, const struct
 }
 
 /* Gives the file to `group`, mode 0660, unless that is 0. The mode is 0600 before. */
-static int give_to_group(int fd, uint64_t group)
+static int set_group(int fd, uint64_t group)
 {
 	struct stat stat;
 
@@ -209,7 +217,7 @@ static int give_to_group(int fd, uint64_t group)
 static int fill_new_file(int fd, const char *path, const struct section *first,
                          const struct hash_key *secret, uint64_t group, struct weir_error *error)
 {
-	int failed = give_to_group(fd, group), status;
+	int failed = set_group(fd, group), status;
 
 	errno = failed;
 	if (failed)
@@ -223,26 +231,27 @@ static int fill_new_file(int fd, const char *path, const struct section *first,
 	return status;
 }
 
+/* Makes the file under a temporary name, and links it to its path when it is complete. */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error)
 {
 	struct section first = {.capacity = capacity, .size = section_size(capacity, 0)};
-	char *fresh;
+	char *temporary_path;
 	int fd, status;
 
-	if (asprintf(&fresh, "%s.XXXXXX", path) < 0)
+	if (asprintf(&temporary_path, "%s.XXXXXX", path) < 0)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
+	fd = mkostemp(temporary_path, O_CLOEXEC); /* mode 0600 */
 	if (fd < 0) {
-		free(fresh);
+		free(temporary_path);
 		return error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
 	}
 	status = fill_new_file(fd, path, &first, secret, group, error);
-	if (status == WEIR_OK && link(fresh, path) != 0 && errno != EEXIST)
+	if (status == WEIR_OK && link(temporary_path, path) != 0 && errno != EEXIST)
 		status = error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
-	unlink(fresh);
+	unlink(temporary_path);
 	close(fd);
-	free(fresh);
+	free(temporary_path);
 	return status;
 }
 
@@ -320,10 +329,11 @@ int file_lock_exclusive(int fd, const char *path, struct weir_error *error)
 		return WEIR_OK;
 	if (!is_lock_taken())
 		return fail(error, path, "cannot lock it");
-	return error_set(error, WEIR_EIO,
-	                 "%.120s: expected a file that nobody uses, found that a server or another program "
-	                 "has it open: stop all that use it",
-	                 path);
+	return error_set(
+	    error, WEIR_EIO,
+	    "%.120s: expected a file that nobody uses, found that a server or another program "
+	    "has it open: stop all that use it",
+	    path);
 }
 
 bool file_is_at(int fd, const char *path)
@@ -362,16 +372,16 @@ int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void *
 	return *out == MAP_FAILED ? fail(error, path, "cannot map it") : WEIR_OK;
 }
 
-/* Writes and syncs the new headers. Then the first header's `end`, which makes the sections valid.
- */
-static int write_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+/* Writes and syncs the headers of sections from byte `end` on. Then writes the first header's
+ * `end`, which makes them valid. */
+static int write_sections(int fd, const char *path, uint64_t end, const struct file_sections *added,
                           struct weir_error *error)
 {
 	int status = WEIR_OK;
 
-	for (size_t i = 0; status == WEIR_OK && i < fresh->n; i++) {
-		status = write_section(fd, path, end, &fresh->all[i], fresh->secret, error);
-		end += fresh->all[i].size;
+	for (size_t i = 0; status == WEIR_OK && i < added->count; i++) {
+		status = write_section(fd, path, end, &added->sections[i], added->secret, error);
+		end += added->sections[i].size;
 	}
 	if (status == WEIR_OK &&
 	    (fsync(fd) != 0 ||
@@ -380,19 +390,20 @@ static int write_sections(int fd, const char *path, uint64_t end, const struct f
 	return status;
 }
 
-int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+/* Extends the file by sections from byte `end` on: all of them, or none. */
+int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *added,
                       struct weir_error *error)
 {
 	uint64_t size = end;
 	int status = WEIR_OK, failed;
 
-	for (size_t i = 0; i < fresh->n; i++)
-		size += fresh->all[i].size;
+	for (size_t i = 0; i < added->count; i++)
+		size += added->sections[i].size;
 	if (ftruncate(fd, (off_t)end) != 0) /* remove what a process that died has begun there */
 		return fail(error, path, "cannot change its size");
 	failed = allocate_space(fd, end, size);
 	status = failed ? fail_for_space(fd, path, size - end, failed, error)
-	                : write_sections(fd, path, end, fresh, error);
+	                : write_sections(fd, path, end, added, error);
 	if (status != WEIR_OK && ftruncate(fd, (off_t)end) != 0)
 		return status; /* the next process that adds sections removes them */
 	return status;
@@ -418,16 +429,21 @@ void file_record_time(const struct table *table, uint64_t now_ns)
 	clock_raise(&table->header->recorded_ns, now_ns);
 }
 
+/*
+ * Opens the clock that all processes with the file share: the monotonic clock plus an offset. The
+ * offset is the greatest that any of them has needed since the boot, so the clock never goes back,
+ * nor behind the last time that the file has recorded.
+ */
 struct clock file_open_clock(const struct table *table)
 {
 	struct table_header *header = table->header;
 	uint64_t boot = os_boot_id(), offset_ns = clock_offset();
 	uint64_t now_ns = os_monotonic_ns() + offset_ns;
-	uint64_t seen = __atomic_load_n(&header->recorded_ns, __ATOMIC_RELAXED);
+	uint64_t recorded_ns = __atomic_load_n(&header->recorded_ns, __ATOMIC_RELAXED);
 	struct clock mine;
 
-	if (seen > now_ns)
-		offset_ns += seen - now_ns;
+	if (recorded_ns > now_ns)
+		offset_ns += recorded_ns - now_ns;
 	/* If the boot is not known, leave the clock as other programs, which know it, have set it. */
 	while (boot != 0) {
 		struct cell before = cell_load(&header->clock, table->load_is_atomic);

@@ -91,8 +91,8 @@ int file_map_part(int fd, const char *path, uint64_t offset, size_t size, void *
 
 /* Sections to be added to a file. */
 struct file_sections {
-	const struct section *all;
-	size_t n;
+	const struct section *sections;
+	size_t count;
 	const struct hash_key *secret; /* the store's */
 };
 
@@ -101,7 +101,7 @@ struct file_sections {
  * Overwrites bytes there, which a process that died while it added sections has left. Errors: EIO,
  * EFULL.
  */
-int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *fresh,
+int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *added,
                       struct weir_error *error);
 
 /** Sets the length of the file, and allocates its disk space. Errors: EIO, EFULL. */

@@ -1,4 +1,7 @@
-/* mapped_file.c: maps the sections of a store's file, and adds sections to it, under its lock. */
+/*
+ * mapped_file.c: maps the file of a store into memory, section by section (a section has one table
+ * of keys), and adds sections to it, under its lock.
+ */
 #include "store/mapped_file.h"
 
 #include <stdlib.h>
@@ -18,6 +21,7 @@ static void record_first_defect(void *context, const char *text)
 		error_set(error, WEIR_EINVAL, "%s", text);
 }
 
+/* Maps the section at walk->offset, and makes its table known to the store. */
 static int map_section(struct memory *store, int fd, const struct section_walk *walk,
                        struct weir_error *error)
 {
@@ -54,13 +58,13 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 	if (status != WEIR_OK)
 		return status;
 	section_check_next(&first, size, NULL, NULL);
-	if (!first.done && memcmp(&first.secret, &store->secret, sizeof store->secret) == 0)
+	if (!first.is_over && memcmp(&first.secret, &store->secret, sizeof store->secret) == 0)
 		*end = first.end;
 	return WEIR_OK;
 }
 
-/* Maps all sections from store->file->end on. */
-static int map_rest(struct memory *store, int fd, struct weir_error *error)
+/* Maps the sections that were added to the file since the last call: from store->file->end on. */
+static int map_new_sections(struct memory *store, int fd, struct weir_error *error)
 {
 	struct mapped_file *file = store->file;
 	struct section_walk walk = {.offset = file->end, .secret = store->secret};
@@ -77,7 +81,7 @@ static int map_rest(struct memory *store, int fd, struct weir_error *error)
 		section_check_next(&walk, size, record_first_defect, &inner);
 		if (walk.defects > 0)
 			return error_set(error, WEIR_EINVAL, "%.120s: %s", file->path, inner.message);
-		if (walk.done)
+		if (walk.is_over)
 			break;
 		status = map_section(store, fd, &walk, error);
 		if (status == WEIR_OK)
@@ -86,18 +90,20 @@ static int map_rest(struct memory *store, int fd, struct weir_error *error)
 	return status;
 }
 
+/* Locks the sections and maps new ones. Releases the lock again if that fails. */
 static int lock_and_map(struct memory *store, int fd, struct weir_error *error)
 {
 	int status = file_lock_sections(fd, store->file->path, error);
 
 	if (status != WEIR_OK)
 		return status;
-	status = map_rest(store, fd, error);
+	status = map_new_sections(store, fd, error);
 	if (status != WEIR_OK)
 		file_unlock_sections(fd);
 	return status;
 }
 
+/* Maps the file of `fd`. Even after an error the store owns the descriptor, or it is closed. */
 int mapped_file_open(struct memory *store, int fd, const struct weir_table_options *options,
                      struct weir_error *error)
 {
@@ -129,6 +135,10 @@ int mapped_file_open(struct memory *store, int fd, const struct weir_table_optio
 	return status;
 }
 
+/*
+ * Opens the store's file once more, locks its sections against other processes, and maps new ones.
+ * It must be the file that was mapped: its path may lead to another one by now.
+ */
 int mapped_file_lock(struct memory *store, int *fd, struct weir_error *error)
 {
 	const struct mapped_file *file = store->file;
@@ -163,5 +173,5 @@ int mapped_file_add_sections(struct memory *store, int fd, const struct section 
 	struct file_sections sections = {fresh, n, &store->secret};
 	int status = file_add_sections(fd, file->path, file->end, &sections, error);
 
-	return status == WEIR_OK ? map_rest(store, fd, error) : status;
+	return status == WEIR_OK ? map_new_sections(store, fd, error) : status;
 }

@@ -50,11 +50,11 @@ struct memory {
 	struct hash_key secret; /* as it was when the file was checked, as is `section` */
 	struct keyhash hash;    /* derived from the secret */
 	struct clock clock;
-	struct section section; /* of that table */
+	struct section section;    /* of that table */
 	struct wide_table *former; /* one-word states from before the file grew; NULL */
 	struct mapped_file *file;  /* NULL for memory of this process */
-	const char *path;       /* of the file, or NULL */
-	size_t wide_count;      /* tables in `wide`, with their former ones */
+	const char *path;          /* of the file, or NULL */
+	size_t wide_count;         /* tables in `wide`, with their former ones */
 	/* The newest table of each limit: a hash map by the identity. Tables are never removed. */
 	struct wide_table *wide[MEMORY_SLOTS];
 };
@@ -184,20 +184,19 @@ static inline bool memory_is_wide_enough(const struct wide_table *wide,
 	return wide && wide->section.record_cells >= limit->width;
 }
 
-__attribute__((noinline, cold)) int memory_admit_slow(struct memory *store,
-                                                      const struct algo_limit *limit,
-                                                      struct wide_table **out);
+__attribute__((noinline, cold)) int
+memory_admit_slow(struct memory *store, const struct algo_limit *limit, struct wide_table **out);
 
 /** The hash of a key of the limit with this identity. */
-static inline uint64_t memory_hash(const struct memory *store, uint64_t identity,
-                                   const void *key, size_t key_len)
+static inline uint64_t memory_hash(const struct memory *store, uint64_t identity, const void *key,
+                                   size_t key_len)
 {
 	return keyhash(&store->hash, identity, key, key_len);
 }
 
 /** As store_key. */
 static inline struct store_key memory_key(const struct memory *store,
-                                           const struct algo_limit *limit, uint64_t hash)
+                                          const struct algo_limit *limit, uint64_t hash)
 {
 	struct wide_table *wide =
 	    __builtin_expect(limit->width == 0, 1) ? NULL : memory_wide(store, limit->identity);
@@ -206,8 +205,8 @@ static inline struct store_key memory_key(const struct memory *store,
 }
 
 /** As store_admit. */
-static inline int memory_admit(struct memory *store, const struct algo_limit *limit,
-                               uint64_t hash, struct store_key *key)
+static inline int memory_admit(struct memory *store, const struct algo_limit *limit, uint64_t hash,
+                               struct store_key *key)
 {
 	*key = memory_key(store, limit, hash);
 	if (__builtin_expect(limit->width == 0, 1) ||

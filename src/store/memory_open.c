@@ -1,4 +1,7 @@
-/* memory_open.c: opens, syncs and closes a store, in memory of this process or in a file. */
+/*
+ * memory_open.c: opens, syncs and closes a store, which has the states of all keys: in memory of
+ * this process, or in a file that several processes map.
+ */
 #include "store/memory.h"
 
 #include <stdlib.h>
@@ -12,9 +15,10 @@
 #include "store/mapped_file.h"
 
 #define CAPACITY_DEFAULT 1000000
-#define ID_NONE          UINT32_MAX /* above those of all users and groups */
+#define ID_END           UINT32_MAX /* above those of all users and groups */
 
-static void unmap_all(struct wide_table *wide)
+/* Unmaps and frees a limit's table and its former ones. */
+static void unmap_tables(struct wide_table *wide)
 {
 	struct wide_table *former;
 
@@ -28,14 +32,15 @@ static void unmap_all(struct wide_table *wide)
 static void unmap(struct memory *store)
 {
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		unmap_all(store->wide[i]);
-	unmap_all(store->former);
+		unmap_tables(store->wide[i]);
+	unmap_tables(store->former);
 	os_pages_unmap(store->table.header, store->section.size);
 	if (store->file)
 		close(store->file->fd);
 	free(store->file);
 }
 
+/* The secret that keys the hashes: the configured one, or a random one. */
 static int choose_secret(const struct weir_table_options *options, struct hash_key *secret,
                          struct weir_error *error)
 {
@@ -100,7 +105,7 @@ static int open_locked_file(const struct weir_table_options *options, uint64_t c
 	                 options->path);
 }
 
-/* Compares the file's capacity and secret with the options. */
+/* Refuses a file whose capacity or secret differ from those in the options. */
 static int check_file_options(const struct memory *store, const struct weir_table_options *options,
                               struct weir_error *error)
 {
@@ -108,24 +113,25 @@ static int check_file_options(const struct memory *store, const struct weir_tabl
 	const struct hash_key *secret = &store->secret;
 
 	if (options->capacity > capacity)
-		return error_set(
-		    error, WEIR_EINVAL,
-		    "capacity: expected %llu, found %llu in the file: to enlarge it, stop all "
-		    "programs that use it and run `weir store resize %.80s --capacity %llu`",
-		    (unsigned long long)options->capacity, (unsigned long long)capacity, options->path,
-		    (unsigned long long)options->capacity);
+		return error_set(error, WEIR_EINVAL,
+		                 "capacity: expected %llu, found %llu in the file: to enlarge it, stop all "
+		                 "programs that use it and run `weir store resize %.80s --capacity %llu`",
+		                 (unsigned long long)options->capacity, (unsigned long long)capacity,
+		                 options->path, (unsigned long long)options->capacity);
 	if (options->capacity && options->capacity != capacity)
-		return error_set(
-		    error, WEIR_EINVAL,
-		    "%.120s: capacity: expected %llu, found %llu in the file: use that, or "
-		    "begin with a new file",
-		    options->path, (unsigned long long)options->capacity, (unsigned long long)capacity);
+		return error_set(error, WEIR_EINVAL,
+		                 "%.120s: capacity: expected %llu, found %llu in the file: use that, or "
+		                 "begin with a new file",
+		                 options->path, (unsigned long long)options->capacity,
+		                 (unsigned long long)capacity);
 	if (options->secret && memcmp(options->secret, secret, sizeof *secret) != 0)
 		return error_set(error, WEIR_EINVAL,
-		                 "%.120s: secret: expected the configured one, found another", options->path);
+		                 "%.120s: secret: expected the configured one, found another",
+		                 options->path);
 	return WEIR_OK;
 }
 
+/* Opens and maps the store's file. `capacity` and `secret` are for a new file. */
 static int attach_file(struct memory *store, const struct weir_table_options *options,
                        uint64_t capacity, const struct hash_key *secret, struct weir_error *error)
 {
@@ -153,7 +159,7 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
 		if (options->reserved[i])
 			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
-	if (options->owner >= ID_NONE || options->group >= ID_NONE)
+	if (options->owner >= ID_END || options->group >= ID_END)
 		return error_set(error, WEIR_ERANGE, "owner, group: expected numbers of users and groups");
 	if (table_size(capacity) == 0)
 		return error_set(error, WEIR_ERANGE, "capacity: expected 1 to %llu keys, found %llu",
@@ -170,7 +176,7 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 	return WEIR_OK;
 }
 
-static int sync_all(const struct wide_table *wide)
+static int sync_tables(const struct wide_table *wide)
 {
 	int status = WEIR_OK;
 
@@ -180,6 +186,7 @@ static int sync_all(const struct wide_table *wide)
 	return status;
 }
 
+/* Writes a file's changes to its disk. */
 int store_sync(struct store *store)
 {
 	const struct memory *memory = memory_of(store);
@@ -190,9 +197,9 @@ int store_sync(struct store *store)
 	file_record_time(&memory->table, clock_now(&memory->clock));
 	status = os_pages_sync(memory->table.header, memory->section.size);
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		if (sync_all(wide_at(memory, i)) != WEIR_OK)
+		if (sync_tables(wide_at(memory, i)) != WEIR_OK)
 			status = WEIR_EIO;
-	return sync_all(memory->former) != WEIR_OK ? WEIR_EIO : status;
+	return sync_tables(memory->former) != WEIR_OK ? WEIR_EIO : status;
 }
 
 void memory_close(struct memory *store)

@@ -1,6 +1,10 @@
 /*
- * memory_store.c: implements store.h for a store in memory or in a mapped file, and for limits
- * without keys.
+ * memory_store.c: implements the functions of store.h for a store in memory or in a mapped file,
+ * and for limits without keys, whose one state is outside all tables.
+ *
+ * Functions that fetch, touch or locate a key bring its cells into the processor's caches before
+ * the call that needs them. Functions `try` are fast paths: if one returns false, the general
+ * function has to apply the call.
  */
 #include "records/breaker_record.h"
 #include "store/store.h"
@@ -94,6 +98,7 @@ void store_fetch(const struct store *store, const struct store_key *key)
 	table_prefetch(&position);
 }
 
+/* Fetches the key's home set by a load: a processor may drop a prefetch, but never a load. */
 void store_touch(const struct store *store, const struct store_key *key)
 {
 	struct table_position position = position_of_key(store, key);
@@ -109,6 +114,7 @@ void store_fetch_next(const struct store *store, const struct store_key *key)
 	table_prefetch_run(memory_table(memory_of(store), key), &position, 0, 1);
 }
 
+/* Prefetches for a single call, which has no other calls to overlap with. */
 void store_fetch_alone(const struct store *store, const struct algo_limit *limit,
                        const struct store_key *key)
 {
@@ -128,6 +134,7 @@ void store_locate(const struct store *store, const struct algo_limit *limit, str
 		wide_fetch_record(limit, key, now_ns);
 }
 
+/* For a key that is not in its home set: searches the next set, or prefetches those behind it. */
 void store_locate_next(const struct store *store, const struct algo_limit *limit,
                        struct store_key *key, uint64_t now_ns)
 {
@@ -164,34 +171,35 @@ __attribute__((flatten)) uint64_t store_run(const struct store_step *step,
 
 /* Alone */
 
-int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit)
+int store_keyless_open(struct store_keyless *keyless, const struct algo_limit *limit)
 {
 	size_t size = limit->width * sizeof(struct cell);
 	void *record = NULL;
 
 	if (size > 0 && posix_memalign(&record, 128, size) != 0)
 		return WEIR_ENOMEM;
-	*alone = (struct store_keyless){.record = record, .load_is_atomic = cell_load_is_atomic()};
+	*keyless = (struct store_keyless){.record = record, .load_is_atomic = cell_load_is_atomic()};
 	if (record)
 		memset(record, 0, size);
 	return WEIR_OK;
 }
 
-void store_keyless_close(struct store_keyless *alone)
+void store_keyless_close(struct store_keyless *keyless)
 {
-	free(alone->record);
+	free(keyless->record);
 }
 
-bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
+bool store_keyless_try(struct store_keyless *keyless, const struct store_step *step,
                        struct algo_decision *out, uint64_t *until_ns)
 {
-	return memory_try(&alone->cell, alone->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
+	return memory_try(&keyless->cell, keyless->load_is_atomic, KEYLESS_TAG, step, out, until_ns);
 }
 
-static struct record_state keyless_record(struct store_keyless *alone, const struct algo_limit *limit)
+static struct record_state keyless_record(struct store_keyless *keyless,
+                                          const struct algo_limit *limit)
 {
-	return (struct record_state){
-	    &alone->cell, .record = {alone->record, limit->width, KEYLESS_TAG, alone->load_is_atomic}};
+	return (struct record_state){&keyless->cell, .record = {keyless->record, limit->width,
+	                                                        KEYLESS_TAG, keyless->load_is_atomic}};
 }
 
 /* Reads the header of a breaker without keys. Returns false if it has no state yet. */
@@ -202,64 +210,70 @@ static bool read_keyless_header(struct record_state *at)
 }
 
 /* Applies a call of an adaptive limit without keys, which counts permits in flight. */
-__attribute__((noinline)) static uint64_t apply_keyless_in_flight(struct store_keyless *alone,
-                                                       const struct algo_limit *limit,
-                                                       const struct algo_call *call,
-                                                       uint64_t now_ns, struct algo_decision *out)
+__attribute__((noinline)) static uint64_t
+apply_keyless_in_flight(struct store_keyless *keyless, const struct algo_limit *limit,
+                        const struct algo_call *call, uint64_t now_ns, struct algo_decision *out)
 {
-	struct wide_state state = {.at = keyless_record(alone, limit)};
+	struct wide_state state = {.at = keyless_record(keyless, limit)};
 
 	algo_decision_allow(out);
 	return in_flight_apply(
-	    &(struct call_target){.single_state = &state, .limit = &limit, .now_ns = now_ns}, call, out);
+	    &(struct call_target){.single_state = &state, .limit = &limit, .now_ns = now_ns}, call,
+	    out);
 }
 
-uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
+/*
+ * Returns the end of the permit; STORE_DENIED if an adaptive limit denies; or 0 if
+ * store_keyless_run() has to decide.
+ */
+uint64_t store_keyless_try_permit(struct store_keyless *keyless, const struct algo_limit *limit,
                                   uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
 	if (limit->record == ALGO_RECORD_BREAKER) {
-		struct record_state at = keyless_record(alone, limit);
+		struct record_state at = keyless_record(keyless, limit);
 
-		return read_keyless_header(&at) ? breaker_record_try_acquire(limit, &at, id, now_ns, out) : 0;
+		return read_keyless_header(&at) ? breaker_record_try_acquire(limit, &at, id, now_ns, out)
+		                                : 0;
 	}
 	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return 0;
-	return u64_max(
-	    apply_keyless_in_flight(alone, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out),
-	    STORE_DENIED);
+	return u64_max(apply_keyless_in_flight(keyless, limit,
+	                                       &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id},
+	                                       now_ns, out),
+	               STORE_DENIED);
 }
 
-bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
+bool store_keyless_try_report(struct store_keyless *keyless, const struct algo_limit *limit,
                               const struct breaker_report *report, uint64_t now_ns)
 {
 	struct algo_decision out;
 
 	if (limit->record == ALGO_RECORD_BREAKER) {
-		struct record_state at = keyless_record(alone, limit);
+		struct record_state at = keyless_record(keyless, limit);
 
 		return read_keyless_header(&at) && breaker_record_try_report(limit, &at, report, now_ns);
 	}
 	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return false;
-	apply_keyless_in_flight(alone, limit,
-	             &(struct algo_call){.op = ALGO_REPORT,
-	                                 .cost = 1,
-	                                 .until_ns = report->until_ns,
-	                                 .permit = report->permit,
-	                                 .latency_ns = report->latency_ns,
-	                                 .outcome = report->outcome},
-	             now_ns, &out);
+	apply_keyless_in_flight(keyless, limit,
+	                        &(struct algo_call){.op = ALGO_REPORT,
+	                                            .cost = 1,
+	                                            .until_ns = report->until_ns,
+	                                            .permit = report->permit,
+	                                            .latency_ns = report->latency_ns,
+	                                            .outcome = report->outcome},
+	                        now_ns, &out);
 	return out.allowed;
 }
 
-uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
+uint64_t store_keyless_run(struct store_keyless *keyless, const struct store_step *step,
                            struct algo_decision *out)
 {
 	struct algo_time time = algo_time_at(step->limit, step->at);
-	struct record_state at = keyless_record(alone, step->limit);
+	struct record_state at = keyless_record(keyless, step->limit);
 
-	if (alone->record)
+	if (keyless->record)
 		return wide_apply_cell(&at, step->limit, &step->call, &time, out);
-	return memory_apply_cell(&alone->cell, alone->load_is_atomic, step->limit, &step->call, &time,
-	                         out);
+	return memory_apply_cell(&keyless->cell, keyless->load_is_atomic, step->limit, &step->call,
+	                         &time, out);
 }

@@ -1,6 +1,7 @@
 /*
- * parameter_history.c: records in the key table which parameters each generation of a limit stands
- * for, and converts states that other generations have written.
+ * parameter_history.c: after a limit's parameters were changed, converts the states of its keys
+ * that were written under earlier ones. A *generation* is a small number in each cell that stands
+ * for the parameters under which it was written; this file records in the key table which.
  *
  * docs/design/parameter-changes.md has the reasons. The records are metadata cells, each with a
  * key:
@@ -46,7 +47,7 @@ static struct table_position position_of_generation(const struct memory *store,
 
 /* In the keys of metadata, besides generations. */
 #define PREDECESSOR 0x80u
-#define TAKEOVER 0xffu
+#define TAKEOVER    0xffu
 
 /* In the words of metadata. */
 #define NONE     15u
@@ -100,7 +101,7 @@ static bool has_layout(const struct choice *choice, unsigned generation,
 }
 
 /* Whether another generation has the same parameters. */
-static bool is_duplicate(const struct choice *choice, unsigned generation)
+static bool shares_parameters_with_another(const struct choice *choice, unsigned generation)
 {
 	struct algo_layout layout = layout_of(choice->observed[generation].value);
 
@@ -120,7 +121,7 @@ static uint64_t preference(const struct choice *choice, unsigned generation)
 {
 	const struct observed_cell *observed = &choice->observed[generation];
 	bool is_own = has_layout(choice, generation, &choice->own);
-	uint64_t class = is_own ? 3 : is_duplicate(choice, generation) ? 2 : 1;
+	uint64_t class = is_own ? 3 : shares_parameters_with_another(choice, generation) ? 2 : 1;
 
 	if (generation == choice->last)
 		return is_own ? UINT64_MAX : 0;
@@ -129,6 +130,7 @@ static uint64_t preference(const struct choice *choice, unsigned generation)
 	return class << 60 | choice->ages_ns[generation];
 }
 
+/* Reads the metadata of all generations of the limit, for preference(). */
 static void find_generations(const struct memory *store, const struct algo_limit *limit,
                              uint64_t now_ns, struct choice *choice)
 {
@@ -150,6 +152,8 @@ static void find_generations(const struct memory *store, const struct algo_limit
 	}
 }
 
+/* Chooses the limit's generation, and records its parameters. Returns false if another thread has
+ * changed that cell, so that the caller has to repeat it. */
 static bool assign_generation(struct memory *store, struct algo_limit *limit, uint64_t now_ns)
 {
 	struct observed_cell observed, former = {0};
@@ -186,6 +190,7 @@ static struct cell takeover_cell(const struct table_position *position,
 	return cell_make(position->tag, now_ns + METADATA_NS, limit->generation, CELL_METADATA);
 }
 
+/* Records that the limit's generation took over from the generation `before`. */
 static void record_predecessor(struct memory *store, const struct algo_limit *limit,
                                uint32_t before, uint64_t now_ns)
 {
@@ -241,21 +246,21 @@ static uint64_t time_of_takeover(struct cell metadata, uint64_t now_ns)
  * process with the same file may use any generation. Then a state may be of any time, and the
  * result is 0.
  */
-static uint64_t written_until(const struct history_state *of, bool writes, uint64_t now_ns)
+static uint64_t written_until(const struct history_state *key, bool writes, uint64_t now_ns)
 {
-	const struct mapped_file *file = of->store->file;
-	struct table_position position = position_of_generation(of->store, of->limit, TAKEOVER);
+	const struct mapped_file *file = key->store->file;
+	struct table_position position = position_of_generation(key->store, key->limit, TAKEOVER);
 	struct observed_cell observed;
 	struct cell after;
 
-	if (!find_metadata(of->store, &position, now_ns, &observed) ||
+	if (!find_metadata(key->store, &position, now_ns, &observed) ||
 	    cell_word(observed.value) & DISPUTED)
 		return 0;
-	if (cell_word(observed.value) != of->limit->generation)
+	if (cell_word(observed.value) != key->limit->generation)
 		after = (struct cell){observed.value.low | DISPUTED, observed.value.high};
 	else if (file && !file_is_exclusive(file->fd))
 		after =
-		    takeover_cell(&position, of->limit,
+		    takeover_cell(&position, key->limit,
 		                  now_ns); /* it may end before the next call, which would not notice it */
 	else
 		return time_of_takeover(observed.value, now_ns);
@@ -264,33 +269,33 @@ static uint64_t written_until(const struct history_state *of, bool writes, uint6
 	return 0;
 }
 
-static struct table_position cut_position(const struct history_state *of)
+static struct table_position cut_position(const struct history_state *key)
 {
-	return table_position(&of->store->table,
-	                      memory_hash(of->store, CUT_IDENTITY, &of->hash, sizeof of->hash));
+	return table_position(&key->store->table,
+	                      memory_hash(key->store, CUT_IDENTITY, &key->hash, sizeof key->hash));
 }
 
 /* Restores the state as it would be without its cut. Returns false if it was not cut. */
-static bool undo_cut(const struct history_state *of, uint64_t now_ns, struct algo_state *state)
+static bool undo_cut(const struct history_state *key, uint64_t now_ns, struct algo_state *state)
 {
-	struct table_position position = cut_position(of);
+	struct table_position position = cut_position(key);
 	struct observed_cell observed;
 
-	if (!find_metadata(of->store, &position, now_ns, &observed) ||
-	    cell_word(observed.value) != (uint32_t)of->cell.high)
+	if (!find_metadata(key->store, &position, now_ns, &observed) ||
+	    cell_word(observed.value) != (uint32_t)key->cell.high)
 		return false;
 	*state = (struct algo_state){now_ns + (uint64_t)cell_ahead_ns(observed.value, now_ns), 0};
 	return true;
 }
 
-void history_record_cut(const struct history_state *of, struct cell cell, uint64_t end_ns,
+void history_record_cut(const struct history_state *key, struct cell cell, uint64_t end_ns,
                         uint64_t now_ns)
 {
-	struct table_position position = cut_position(of);
+	struct table_position position = cut_position(key);
 	struct cell metadata = cell_make(position.tag, u64_min(end_ns, now_ns + ALGO_HORIZON_NS),
 	                                 (uint32_t)cell.high, CELL_METADATA);
 
-	table_store(&of->store->table, &position, memory_find_all(of->store, &position, NULL, now_ns),
+	table_store(&key->store->table, &position, memory_find_all(key->store, &position, NULL, now_ns),
 	            metadata, now_ns, NULL); /* if there is no cell, the cut can't be undone */
 }
 
@@ -308,14 +313,15 @@ struct takeovers {
 	struct algo_layout from;
 };
 
-static bool find_takeover(const struct history_state *of, unsigned generation, uint64_t now_ns,
+/* Reads when and from which generation another one took over. Returns false if that is unknown. */
+static bool find_takeover(const struct history_state *key, unsigned generation, uint64_t now_ns,
                           struct takeover *takeover)
 {
 	struct table_position position =
-	    position_of_generation(of->store, of->limit, PREDECESSOR + generation);
+	    position_of_generation(key->store, key->limit, PREDECESSOR + generation);
 	struct observed_cell observed;
 
-	if (!find_metadata(of->store, &position, now_ns, &observed))
+	if (!find_metadata(key->store, &position, now_ns, &observed))
 		return false;
 	*takeover = (struct takeover){
 	    .generation = generation,
@@ -330,14 +336,14 @@ static bool find_takeover(const struct history_state *of, unsigned generation, u
  * Finds all takeovers since a generation was in use. If the sequence is incomplete, it has only the
  * takeover by the limit's generation. The order before a disputed takeover is not known.
  */
-static void find_takeovers(const struct history_state *of, unsigned generation, uint64_t now_ns,
+static void find_takeovers(const struct history_state *key, unsigned generation, uint64_t now_ns,
                            struct takeovers *sequence)
 {
 	struct takeover *takeover = sequence->all;
-	unsigned next = of->limit->generation;
+	unsigned next = key->limit->generation;
 
 	for (unsigned n = 1; n <= CELL_GENERATIONS; n++, takeover++) {
-		if (!find_takeover(of, next, now_ns, takeover) ||
+		if (!find_takeover(key, next, now_ns, takeover) ||
 		    (n > 1 && takeover->since_ns > takeover[-1].since_ns))
 			break;
 		next = takeover->before;
@@ -349,37 +355,37 @@ static void find_takeovers(const struct history_state *of, unsigned generation, 
 	sequence->n = 1;
 }
 
-static bool find_layout(const struct history_state *of, unsigned generation, uint64_t now_ns,
+static bool find_layout(const struct history_state *key, unsigned generation, uint64_t now_ns,
                         struct algo_layout *layout)
 {
-	struct table_position position = position_of_generation(of->store, of->limit, generation);
+	struct table_position position = position_of_generation(key->store, key->limit, generation);
 	struct observed_cell observed;
-	bool found = find_metadata(of->store, &position, now_ns, &observed);
+	bool found = find_metadata(key->store, &position, now_ns, &observed);
 
 	*layout = layout_of(observed.value);
 	return found;
 }
 
 /* Converts a state from takeover to takeover, to the parameters before the limit's. */
-static bool convert_along_takeovers(const struct history_state *of, uint64_t later_ns,
+static bool convert_along_takeovers(const struct history_state *key, uint64_t written_ns,
                                     uint64_t now_ns, struct takeovers *sequence,
                                     struct algo_state *state)
 {
-	const struct algorithm *algorithm = of->limit->algorithm;
+	const struct algorithm *algorithm = key->limit->algorithm;
 
 	for (unsigned i = sequence->n - 1; i > 0; i--) {
-		struct algo_limit then = {.algorithm = algorithm, .period_ns = of->limit->period_ns};
+		struct algo_limit then = {.algorithm = algorithm, .period_ns = key->limit->period_ns};
 		const struct takeover *takeover = &sequence->all[i];
 		struct algo_converted converted;
 		struct algo_layout to;
 
-		if (!find_layout(of, takeover->generation, now_ns, &to) ||
-		    !algorithm->restore(of->limit, &to, &then))
+		if (!find_layout(key, takeover->generation, now_ns, &to) ||
+		    !algorithm->restore(key->limit, &to, &then))
 			return false;
-		later_ns =
-		    i == sequence->n - 1 ? u64_max(later_ns, takeover->since_ns) : takeover->since_ns;
+		written_ns =
+		    i == sequence->n - 1 ? u64_max(written_ns, takeover->since_ns) : takeover->since_ns;
 		converted =
-		    algorithm->convert(&then, &sequence->from, takeover->since_ns, later_ns, *state);
+		    algorithm->convert(&then, &sequence->from, takeover->since_ns, written_ns, *state);
 		*state = converted.whole;
 		sequence->from = to;
 	}
@@ -391,14 +397,14 @@ static bool convert_along_takeovers(const struct history_state *of, uint64_t lat
  * parameters permit was written at later_ns; with 0 it was written before, and its cut was undone.
  * Only the expiry of a bucket can be recorded without a cut, since other states have more fields.
  */
-static uint64_t convert(const struct history_state *of, unsigned generation, uint64_t since_ns,
-                        uint64_t later_ns, uint64_t now_ns, struct algo_state *state)
+static uint64_t convert(const struct history_state *key, unsigned generation, uint64_t since_ns,
+                        uint64_t written_ns, uint64_t now_ns, struct algo_state *state)
 {
-	const struct algo_limit *limit = of->limit;
+	const struct algo_limit *limit = key->limit;
 	struct algo_state last = *state;
 	struct algo_layout from;
 	struct takeovers sequence;
-	bool has_layout_of_state = find_layout(of, generation, now_ns, &from);
+	bool has_layout_of_state = find_layout(key, generation, now_ns, &from);
 	struct algo_converted converted;
 
 	if (!has_layout_of_state && state->until_ns <= now_ns)
@@ -409,12 +415,12 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 
 		return end_ns == state->until_ns ? end_ns : HISTORY_HIDDEN;
 	}
-	find_takeovers(of, generation, now_ns, &sequence);
+	find_takeovers(key, generation, now_ns, &sequence);
 	sequence.from = from;
 	if (!has_layout_of_state || sequence.n == 1 ||
-	    !convert_along_takeovers(of, later_ns, now_ns, &sequence, &last))
+	    !convert_along_takeovers(key, written_ns, now_ns, &sequence, &last))
 		converted = limit->algorithm->convert(limit, has_layout_of_state ? &from : NULL, since_ns,
-		                                      u64_max(later_ns, since_ns), *state);
+		                                      u64_max(written_ns, since_ns), *state);
 	else
 		converted = limit->algorithm->convert(limit, &sequence.from, since_ns, since_ns, last);
 	*state = converted.cut;
@@ -423,19 +429,21 @@ static uint64_t convert(const struct history_state *of, unsigned generation, uin
 	return ALGO_CUT;
 }
 
-uint64_t history_convert(const struct history_state *of, bool writes, uint64_t now_ns,
+/* Converts *state to the limit's parameters. Returns its end without a cut, or a code (header). */
+uint64_t history_convert(const struct history_state *key, bool writes, uint64_t now_ns,
                          struct algo_state *state)
 {
 	uint64_t since_ns;
 	bool was_cut;
 
-	if (!of->limit->algorithm->convert ||
-	    of->limit->is_adhoc) /* its time is the same for all of them */
+	if (!key->limit->algorithm->convert ||
+	    key->limit->is_adhoc) /* its time is the same for all of them */
 		return state->until_ns;
-	was_cut = undo_cut(of, now_ns, state);
-	since_ns = written_until(of, writes, now_ns);
-	/* A state whose cut was undone reaches so far ahead though it was written before the takeover. */
-	return convert(of, cell_generation(of->cell), since_ns, was_cut ? 0 : now_ns, now_ns, state);
+	was_cut = undo_cut(key, now_ns, state);
+	since_ns = written_until(key, writes, now_ns);
+	/* A state whose cut was undone reaches so far ahead though it was written before the takeover.
+	 */
+	return convert(key, cell_generation(key->cell), since_ns, was_cut ? 0 : now_ns, now_ns, state);
 }
 
 /*
@@ -443,40 +451,44 @@ uint64_t history_convert(const struct history_state *of, bool writes, uint64_t n
  * gives a range, unless tokens come in whole nanoseconds. If the expiry of the key's state is in
  * that range, the state may be the named one, and its expiry is the name.
  */
-static uint64_t convert_refund_name(const struct history_state *of, unsigned generation,
+static uint64_t convert_refund_name(const struct history_state *key, unsigned generation,
                                     uint64_t name_ns, uint64_t now_ns)
 {
-	uint64_t since_ns = written_until(of, false, now_ns), until_ns, earliest_ns, latest_ns;
+	uint64_t since_ns = written_until(key, false, now_ns), until_ns, earliest_ns, latest_ns;
 	struct algo_state earliest = {name_ns - 1, 0}, latest = {name_ns, 0};
 	struct algo_layout from;
 
-	if (!algo_has_step(of->limit, bucket_step))
+	if (!algo_has_step(key->limit, bucket_step))
 		return name_ns;
-	if (find_layout(of, generation, now_ns, &from) && bucket_is_whole(of->limit, &from))
+	if (find_layout(key, generation, now_ns, &from) && bucket_is_whole(key->limit, &from))
 		earliest = latest;
-	earliest_ns = convert(of, generation, since_ns, now_ns, now_ns, &earliest);
-	latest_ns = convert(of, generation, since_ns, now_ns, now_ns, &latest);
-	until_ns = now_ns + (uint64_t)cell_ahead_ns(of->cell, now_ns);
+	earliest_ns = convert(key, generation, since_ns, now_ns, now_ns, &earliest);
+	latest_ns = convert(key, generation, since_ns, now_ns, now_ns, &latest);
+	until_ns = now_ns + (uint64_t)cell_ahead_ns(key->cell, now_ns);
 	return earliest_ns <= until_ns && until_ns <= latest_ns ? until_ns : earliest_ns;
 }
 
+/*
+ * The end by which a refund names its units now, if they were acquired under another generation
+ * than the limit's.
+ */
 uint64_t store_refund_end(const struct store_step *step, unsigned generation)
 {
 	struct memory *store = memory_of(step->store);
 	const struct algo_limit *limit = algo_current(step->limit);
 	struct table_position position = table_position(&store->table, step->key.hash);
 	uint64_t name_ns = step->call.until_ns, now_ns = step->at.now_ns;
-	struct history_state of = {store, limit, step->key.hash, {0, 0}};
+	struct history_state key = {store, limit, step->key.hash, {0, 0}};
 	struct algo_state state;
 
 	if (!limit->algorithm->convert || generation == limit->generation)
 		return name_ns;
-	of.cell = memory_find_all(store, &position, step->key.cell, now_ns).value;
-	if (!memory_has_state(of.cell))
+	key.cell = memory_find_all(store, &position, step->key.cell, now_ns).value;
+	if (!memory_has_state(key.cell))
 		return name_ns;
-	state = memory_written(of.cell, now_ns);
-	if (cell_generation(of.cell) != generation || state.until_ns != name_ns)
-		return convert_refund_name(&of, generation, name_ns, now_ns);
-	history_convert(&of, false, now_ns, &state);
+	state = memory_written(key.cell, now_ns);
+	if (cell_generation(key.cell) != generation || state.until_ns != name_ns)
+		return convert_refund_name(&key, generation, name_ns, now_ns);
+	history_convert(&key, false, now_ns, &state);
 	return state.until_ns;
 }

@@ -1,5 +1,6 @@
 /*
- * permit.c: records each outstanding permit in a cell of the table of one-word states.
+ * permit.c: records which permits are outstanding, so that each is redeemed (reported or refunded)
+ * once at most: one cell for each, in the table of one-word states.
  *
  *     key      the permit's id and keys, under IDENTITY
  *     until    1 ns before the permit's expiry, so that the permit's cell is evicted before the
@@ -54,6 +55,7 @@ bool permit_is_outstanding(const struct store *store, struct permit permit, uint
 	return find_permit(store, permit, &position, now_ns, &observed);
 }
 
+/* Removes the permit's record. Returns false if it has none: it ended, or was redeemed before. */
 bool permit_redeem(struct store *store, struct permit permit, uint64_t now_ns)
 {
 	struct table_position position = position_of_permit(store, permit);

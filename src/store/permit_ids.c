@@ -1,5 +1,5 @@
 /*
- * permit_ids.c: ids of permits, which nobody can guess and no two permits share.
+ * permit_ids.c: draws the ids of permits, which nobody can guess and no two permits share.
  *
  * An id is half of a keyed hash of a counter. Each thread has a key of its own, which it draws from
  * the system once, so an id costs no system call, and threads do not meet. A child of a fork must
@@ -44,6 +44,7 @@ static inline uint64_t mark_now(void)
 	return page ? __atomic_load_n(page, __ATOMIC_RELAXED) : 0;
 }
 
+/* Maps the page of the mark, which the system empties in a child of a fork. */
 static void make_page(void)
 {
 	uint64_t *none = NULL, *page = os_pages_map(PAGE);
@@ -56,7 +57,7 @@ static void make_page(void)
 		os_pages_unmap(page, PAGE);
 }
 
-/* Other threads do the same, and one of their marks stays. */
+/* Stores `mark` as this process's, unless another thread has stored one. Returns the stored one. */
 static uint64_t make_mark(uint64_t mark)
 {
 	uint64_t *page, none = 0;
@@ -69,6 +70,7 @@ static uint64_t make_mark(uint64_t mark)
 	return mark_now();
 }
 
+/* Draws from the system, or if it has no random bytes, from a weaker generator. */
 static void draw_bytes(void *out, size_t len)
 {
 	unsigned char *bytes = out;
@@ -82,7 +84,7 @@ static void draw_bytes(void *out, size_t len)
 	}
 }
 
-/* If there is no mark, each id has a key of its own. */
+/* Gives this thread a key and a stripe. Without a mark, each id is drawn with a key of its own. */
 __attribute__((noinline, cold)) static void draw_key(void)
 {
 	struct {
@@ -98,6 +100,7 @@ __attribute__((noinline, cold)) static void draw_key(void)
 	                   .stripe = thread << ALGO_STRIPE_SHIFT};
 }
 
+/* Each hash of the counter has two halves, for two ids. */
 static uint64_t next_half(void)
 {
 	struct hash_key both;
@@ -124,6 +127,7 @@ uint64_t permit_random_id(void)
 	return id | own.stripe;
 }
 
+/* An id that need not be hard to guess, for a permit within this process. */
 uint64_t permit_cheap_id(void)
 {
 	uint64_t id = 0;

@@ -1,4 +1,7 @@
-/* publish.c: makes a new table the newest one of its limit, for all threads of this process. */
+/*
+ * publish.c: makes a new table the newest one of its limit, so that all threads of this process
+ * find it. The table before it remains as a former one.
+ */
 #include "store/publish.h"
 
 #include <stdlib.h>
@@ -6,6 +9,7 @@
 #include "base/error.h"
 #include "base/os/os.h"
 
+/* Whether the table is as large and its records as wide as those of the section. */
 static bool covers(const struct wide_table *wide, const struct section *section)
 {
 	return wide->section.record_cells >= section->record_cells &&
@@ -39,8 +43,8 @@ static bool publish_table(struct memory *store, struct wide_table *wide)
 			if (there) /* before the exchange: wide.c, header_is_in_newest */
 				__atomic_store_n(&there->table.header->is_former, 1, __ATOMIC_RELEASE);
 			/* Release: a thread that finds the table finds its fields, too. */
-			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false,
-			                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			if (__atomic_compare_exchange_n(&store->wide[i], &there, wide, false, __ATOMIC_ACQ_REL,
+			                                __ATOMIC_ACQUIRE))
 				return true;
 		}
 	}
@@ -53,6 +57,7 @@ static void add_former(struct memory *store, struct wide_table *former)
 	store->former = former;
 }
 
+/* Whether the store may have `more` tables, and the limit another one. Sets the error otherwise. */
 int publish_check(const struct memory *store, uint64_t identity, size_t more,
                   struct weir_error *error)
 {
@@ -71,6 +76,7 @@ int publish_check(const struct memory *store, uint64_t identity, size_t more,
 	return WEIR_OK;
 }
 
+/* Publishes the table in `memory`. Unmaps the memory if that fails or the table is not needed. */
 int publish_section(struct memory *store, const struct section *section, void *memory,
                     struct weir_error *error)
 {

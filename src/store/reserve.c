@@ -1,10 +1,11 @@
 /*
- * reserve.c: makes a table for each limit whose states are wide.
+ * reserve.c: makes a table for each limit whose states are *wide*: they need more than one 16-byte
+ * cell for a key, and so have a record of further cells behind it.
  *
  * A limit gets its table when its configuration is opened, or at its first call. If the parameters
  * change so that records or capacity are too small, the limit gets a larger table. The one before
- * remains as its former table, because its keys have use there. Tables never become smaller, so even
- * if limits change often, few tables are made.
+ * remains as its former table, because its keys have use there. Tables never become smaller, so
+ * even if limits change often, few tables are made.
  */
 #include "store/publish.h"
 
@@ -14,7 +15,8 @@
 #include "base/os/os.h"
 #include "store/mapped_file.h"
 
-static bool is_served(const struct memory *store, const struct algo_limit *limit)
+/* Whether the limit needs no table, or has one that is large and wide enough. */
+static bool has_fitting_table(const struct memory *store, const struct algo_limit *limit)
 {
 	const struct wide_table *wide = memory_wide(store, limit->identity);
 
@@ -22,7 +24,8 @@ static bool is_served(const struct memory *store, const struct algo_limit *limit
 	       (memory_is_wide_enough(wide, limit) && wide->section.capacity >= limit->keys);
 }
 
-static struct section wanted(const struct memory *store, const struct algo_limit *limit)
+/* The section for a table that the limit needs. Its records are no narrower than before. */
+static struct section section_for(const struct memory *store, const struct algo_limit *limit)
 {
 	const struct wide_table *wide = memory_wide(store, limit->identity);
 	uint64_t width = u64_max(limit->width, wide ? wide->section.record_cells : 0);
@@ -38,13 +41,13 @@ static size_t plan_sections(const struct memory *store, const struct algo_limit 
 	size_t count = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (!is_served(store, limits[i]))
-			fresh[count++] = wanted(store, limits[i]);
+		if (!has_fitting_table(store, limits[i]))
+			fresh[count++] = section_for(store, limits[i]);
 	return count;
 }
 
-static int reserve_in_file(struct memory *store, const struct algo_limit *const *limits,
-                           size_t n, struct section *fresh, struct weir_error *error)
+static int reserve_in_file(struct memory *store, const struct algo_limit *const *limits, size_t n,
+                           struct section *fresh, struct weir_error *error)
 {
 	int fd, status = mapped_file_lock(store, &fd, error);
 	size_t count;
@@ -106,6 +109,7 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
 	return status;
 }
 
+/* For a table that is marked as former: maps what other processes have added to the file. */
 struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wide)
 {
 	struct wide_table *newer = wide;
@@ -120,8 +124,8 @@ struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wi
 	return newer;
 }
 
-int memory_admit_slow(struct memory *store, const struct algo_limit *limit,
-                      struct wide_table **out)
+/* Makes a table for a limit that has no fitting one. */
+int memory_admit_slow(struct memory *store, const struct algo_limit *limit, struct wide_table **out)
 {
 	int status = store_reserve(&store->store, &limit, 1, NULL);
 
@@ -151,7 +155,8 @@ struct store_capacity store_capacity_planned(uint64_t capacity, const struct alg
 	return capacity_in(&section);
 }
 
-static void add_all(const struct wide_table *wide, uint64_t now_ns, struct weir_table_stats *stats)
+static void add_table_stats(const struct wide_table *wide, uint64_t now_ns,
+                            struct weir_table_stats *stats)
 {
 	for (; wide; wide = wide->former) {
 		if (__atomic_load_n(&wide->table.header->claims, __ATOMIC_RELAXED) == 0)
@@ -166,6 +171,6 @@ static void add_all(const struct wide_table *wide, uint64_t now_ns, struct weir_
 void wide_add_stats(const struct memory *store, uint64_t now_ns, struct weir_table_stats *stats)
 {
 	for (size_t i = 0; i < MEMORY_SLOTS; i++)
-		add_all(wide_at(store, i), now_ns, stats);
-	add_all(store->former, now_ns, stats);
+		add_table_stats(wide_at(store, i), now_ns, stats);
+	add_table_stats(store->former, now_ns, stats);
 }

@@ -1,4 +1,8 @@
-/* section.c: checks and repairs the headers of a store's sections, one after the other. */
+/*
+ * section.c: makes, checks and repairs the headers of a store's sections. A section is the memory
+ * of one table of keys: a header, cells, and perhaps a record of further cells behind each.
+ * Sections follow one another in a file; a *walk* visits them by the sizes in their headers.
+ */
 #include "store/section.h"
 
 #include <stdio.h>
@@ -8,23 +12,24 @@
 
 #define PAGE ((size_t)4096)
 
-static size_t pages(size_t size)
+static size_t round_up_to_pages(size_t size)
 {
 	return (size + PAGE - 1) / PAGE * PAGE;
 }
 
 size_t section_records_offset(uint64_t capacity)
 {
-	return pages(table_size(capacity));
+	return round_up_to_pages(table_size(capacity));
 }
 
 size_t section_size(uint64_t capacity, uint32_t record_cells)
 {
 	return section_records_offset(capacity) +
-	       pages(table_sets(capacity) * TABLE_SET_CELLS * record_cells * sizeof(struct cell));
+	       round_up_to_pages(table_sets(capacity) * TABLE_SET_CELLS * record_cells *
+	                         sizeof(struct cell));
 }
 
-/* The number of keys that take the same number of bytes, whatever the width. */
+/* The number of keys of a limit that sets none: those that take the same bytes at any width. */
 static uint64_t default_keys(uint64_t capacity, unsigned width)
 {
 	return u64_max(capacity * ALGO_WIDTH_LEAST / width, SECTION_KEYS_MIN);
@@ -45,6 +50,7 @@ void section_format(struct table_header *header, const struct section *section,
 	table_format(header, &shape, secret);
 }
 
+/* Where report_defect() sends the defects of the section at `offset`. */
 struct reporter {
 	uint64_t offset;
 	table_report *report;
@@ -71,7 +77,7 @@ static bool is_first(const struct section_walk *walk)
 	return walk->offset == 0;
 }
 
-/* Checks the kind and size of a section whose header is sound otherwise. */
+/* Checks kind and size of a section whose header is sound otherwise. Returns how many defects. */
 static uint64_t check_shape(const struct section_walk *walk, struct reporter *reporter)
 {
 	const struct table_header *header = &walk->header;
@@ -102,6 +108,7 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 	return defects;
 }
 
+/* Checks that the file is as long as the section. Returns how many defects. */
 static uint64_t check_end(const struct section_walk *walk, uint64_t file_size,
                           struct reporter *reporter)
 {
@@ -125,24 +132,28 @@ static uint64_t check_section(const struct section_walk *walk, struct reporter *
 	return defects;
 }
 
+/*
+ * Checks the header at walk->offset. A defect in a section that must exist is reported; the bytes
+ * behind the last section may be anything, and only end the walk.
+ */
 void section_check_next(struct section_walk *walk, uint64_t file_size, table_report *report,
                         void *context)
 {
 	const struct table_header *header = &walk->header;
-	bool must_be = is_first(walk) || walk->offset < walk->end;
-	struct reporter reporter = {walk->offset, must_be ? report : NULL, context};
-	uint64_t wrong = check_section(walk, &reporter);
+	bool must_exist = is_first(walk) || walk->offset < walk->end;
+	struct reporter reporter = {walk->offset, must_exist ? report : NULL, context};
+	uint64_t defects = check_section(walk, &reporter);
 
-	walk->done = wrong > 0;
-	if (wrong == 0 && is_first(walk)) {
+	walk->is_over = defects > 0;
+	if (defects == 0 && is_first(walk)) {
 		walk->secret = header->secret;
 		walk->end = header->end;
 	}
-	if (wrong == 0) {
-		wrong = check_end(walk, file_size, &reporter);
-		walk->done = wrong > 0 && !must_be;
+	if (defects == 0) {
+		defects = check_end(walk, file_size, &reporter);
+		walk->is_over = defects > 0 && !must_exist;
 	}
-	walk->defects += must_be ? wrong : 0;
+	walk->defects += must_exist ? defects : 0;
 	walk->section = (struct section){header->identity, header->capacity, header->record_cells,
 	                                 header->size, header->is_draining != 0};
 }
@@ -162,7 +173,7 @@ uint64_t section_check(const void *memory, size_t size, table_report *report, vo
 	for (;; walk.offset += walk.section.size) {
 		section_read_header(&walk, memory, size);
 		section_check_next(&walk, size, report, context);
-		if (walk.done)
+		if (walk.is_over)
 			return walk.defects;
 	}
 }
@@ -175,6 +186,10 @@ static bool repair_by_copy(struct section_walk *walk)
 	return table_repair_header(&walk->header, is_first(walk)) && check_section(walk, &nobody) == 0;
 }
 
+/*
+ * Repairs walk->header from its copy. If that is damaged, too, makes a section without owner
+ * (`lost`) that reaches up to the next sound header. Returns false if there is none.
+ */
 bool section_repair(struct section_walk *walk, const void *memory, size_t size)
 {
 	struct section lost = {.capacity = 1, .size = section_size(1, 0)};

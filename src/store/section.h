@@ -43,8 +43,8 @@ size_t section_records_offset(uint64_t capacity);
 size_t section_size(uint64_t capacity, uint32_t record_cells);
 
 /**
- * The section of a limit whose records have `width` cells. If `keys` is 0, the number of keys follows
- * from the store's capacity.
+ * The section of a limit whose records have `width` cells. If `keys` is 0, the number of keys
+ * follows from the store's capacity.
  */
 struct section section_of(uint64_t identity, unsigned width, uint64_t keys, uint64_t capacity);
 
@@ -56,7 +56,7 @@ void section_format(struct table_header *header, const struct section *section,
 struct section_walk {
 	struct section section;     /* the section at `offset`, if there is one */
 	uint64_t offset, defects;   /* so far */
-	bool done;                  /* there is no further section, or none that can be trusted */
+	bool is_over;               /* there is no further section, or none that can be trusted */
 	struct table_header header; /* the bytes at `offset`, set by the caller */
 	struct hash_key secret;     /* from the first header, as `end` */
 	uint64_t end;               /* the last section ends here, or further on */

@@ -206,8 +206,8 @@ struct store_operation {
 	                            answer */
 	void (*done)(struct store_operation *operation);
 	/* The results, set before `done` is called: */
-	int status;    /* 0, or an error; after ESTORE the step may have been applied or not */
-	bool withheld; /* not applied, because another of an atomic list was denied */
+	int status;        /* 0, or an error; after ESTORE the step may have been applied or not */
+	bool withheld;     /* not applied, because another of an atomic list was denied */
 	bool is_undecided; /* with `withheld`: it is not known whether it would have been granted */
 	struct algo_decision outcome;
 	uint64_t until_ns; /* as store_run returns it; of a reset, the expiry of the removed state */
@@ -223,10 +223,10 @@ struct store_keyless {
 };
 
 /** Returns 0 or ENOMEM. */
-int store_keyless_open(struct store_keyless *alone, const struct algo_limit *limit);
-void store_keyless_close(struct store_keyless *alone);
+int store_keyless_open(struct store_keyless *keyless, const struct algo_limit *limit);
+void store_keyless_close(struct store_keyless *keyless);
 /** As store_try. */
-bool store_keyless_try(struct store_keyless *alone, const struct store_step *step,
+bool store_keyless_try(struct store_keyless *keyless, const struct store_step *step,
                        struct algo_decision *out, uint64_t *until_ns);
 /**
  * Fast paths of a limit that gives permits and gets reports, such as a breaker: an acquire of a
@@ -234,12 +234,12 @@ bool store_keyless_try(struct store_keyless *alone, const struct store_step *ste
  * If 0 or false is returned, nothing has changed, and the caller calls store_keyless_run.
  */
 #define STORE_DENIED 1 /* not the expiry of any permit */
-uint64_t store_keyless_try_permit(struct store_keyless *alone, const struct algo_limit *limit,
+uint64_t store_keyless_try_permit(struct store_keyless *keyless, const struct algo_limit *limit,
                                   uint64_t id, uint64_t now_ns, struct algo_decision *out);
-bool store_keyless_try_report(struct store_keyless *alone, const struct algo_limit *limit,
+bool store_keyless_try_report(struct store_keyless *keyless, const struct algo_limit *limit,
                               const struct breaker_report *report, uint64_t now_ns);
 /** As store_run. */
-uint64_t store_keyless_run(struct store_keyless *alone, const struct store_step *step,
+uint64_t store_keyless_run(struct store_keyless *keyless, const struct store_step *step,
                            struct algo_decision *out);
 
 #endif

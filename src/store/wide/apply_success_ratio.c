@@ -1,7 +1,9 @@
 /*
- * apply_success_ratio.c: carries out calls on a key of a limit by success ratio.
+ * apply_success_ratio.c: carries out calls on a key of a limit by success ratio, which denies a
+ * share of the requests (sheds load) if the backend accepts too few.
  *
- * records/success_counts.h keeps the key in cells that change one by one. A request reads the
+ * The key's *header*, its cell in a table, retains its *record*, whose cells change one by one
+ * (records/success_counts.h). A request reads the
  * counts, gets its decision from them (algo/outcomes/success_ratio.h), and is counted whether it
  * passes or not. Two requests at once may each be decided without the other; both are counted. A
  * request that passes only because none has for long must store itself as the last one: one of
@@ -33,7 +35,7 @@ static void read_success_view(struct success_view *view)
 }
 
 /* Makes the header retain the record. */
-static enum header_result fit_success_header(struct success_view *view)
+static enum header_result make_header_fit(struct success_view *view)
 {
 	struct reported_key *key = &view->key;
 	const struct record_state *at = &key->states[0].at;
@@ -80,6 +82,7 @@ static void peek_key(struct success_view *view, struct algo_decision *out)
 		algo_decision_table_full(view->key.limit, out);
 }
 
+/* Decides on a request and counts it. Returns the end of its permit, or 0 if it is denied. */
 static uint64_t acquire_success_permit(struct success_view *view, const struct algo_call *call,
                                        struct algo_decision *out)
 {
@@ -90,7 +93,7 @@ static uint64_t acquire_success_permit(struct success_view *view, const struct a
 		enum header_result stored;
 
 		read_success_view(view);
-		stored = fit_success_header(view);
+		stored = make_header_fit(view);
 		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(view->key.limit, out);
 			return 0;
@@ -142,7 +145,7 @@ static void count_report(struct success_view *view, enum weir_outcome outcome)
 	bool accepted = outcome == WEIR_OUTCOME_SUCCESS;
 	enum header_result stored;
 
-	while ((stored = fit_success_header(view)) == HEADER_CHANGED)
+	while ((stored = make_header_fit(view)) == HEADER_CHANGED)
 		read_success_view(view);
 	if (stored == HEADER_STORED)
 		success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,

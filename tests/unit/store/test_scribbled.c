@@ -59,7 +59,7 @@ static void scribble(int pattern)
 	for (unsigned n = 0;; n++) {
 		section_read_header(&walk, map.memory, map.size);
 		section_check_next(&walk, map.size, NULL, NULL);
-		if (walk.done) {
+		if (walk.is_over) {
 			assert_int_equal(n, LIMITS); /* the first, and one for each but the bucket */
 			break;
 		}
