@@ -94,7 +94,7 @@ local function any_log()
     local newest, newest_name = newest_of(l)
     local before, _, before_name = list.use_of(q.n > 0 and call('LINDEX', l.key, format('%d', q.n)))
     local ends, _, name = list.use_of(call('LINDEX', l.key, format('%d', q.n + 1)))
-    local told = l.head ..
+    local described = l.head ..
       (q.n > p.n and list.use_text(before, q.units - p.units, before_name) .. ' ' or '') ..
       list.use_text(ends, l.units - q.units, name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
@@ -114,14 +114,14 @@ local function any_log()
       l.newest, l.newest_name = '', ''
     end
     list.save_less(l)
-    return told
+    return described
   end
 
   -- Refunds the newest units, or units of the use with a name.
   local function give_back_to_log(l, p, used, cost, us, ns)
     if us == 0 and ns == 0 then
       if used == 0 then
-        return list.tell(l, used)
+        return list.describe(l, used)
       end
       return cut_log(l, p, before_last(l, cost < used and cost or used))
     end
@@ -133,7 +133,7 @@ local function any_log()
     local ends, units, own = list.use_of(at <= l.n and call('LINDEX', l.key, format('%d', at)))
     local own_us, own_ns = name_of(ends, own)
     if own_us ~= us or own_ns ~= ns then
-      return list.tell(l, used)
+      return list.describe(l, used)
     end
     if at == l.n then
       local k, from = list.group_of(l, at)
@@ -142,12 +142,12 @@ local function any_log()
         from_units = l.units - group_units}, cost < units and units - cost or 0)
     end
     local newest, newest_name = newest_of(l)
-    local told = l.head .. list.use_text(ends, units, own) .. ' ' ..
+    local described = l.head .. list.use_text(ends, units, own) .. ' ' ..
       list.use_text(l.ends, used - units, l.name) ..
       (l.newest ~= '' and ' ' .. list.use_text(newest, 0, newest_name) or '')
     local k = list.take_out(l, at, ends, units, own, cost < units and cost or units)
     list.save_less(l, k, k)
-    return told
+    return described
   end
 
   -- Moves a log whose newest use was written by a clock that was set back since: all units count from
@@ -192,7 +192,7 @@ local function any_log()
     if replaces and not is_far and not dry then
       l, p = forget_replaced(l, p, limit, us, ns)
     end
-    local used, told = p.n < l.n and l.units - p.units or 0, nil
+    local used, described = p.n < l.n and l.units - p.units or 0, nil
     local in_use, fresh = used, {false, false}
     local granted = wanted
     if is_far then
@@ -201,22 +201,22 @@ local function any_log()
     us, ns = us + life, ns + life_ns
     CARRY(us, ns)
     if is_far and used > 0 then
-      told, in_use = list.tell(l, used), used < limit and used or limit
+      described, in_use = list.describe(l, used), used < limit and used or limit
       l, fresh = move_log(l, in_use, time_text(us, ns))
     end
 
     if takes or op == PEEK then
       granted = replaces and not is_far and wanted or list.fit(in_use, wanted, cost, limit)
       local goes = used + (granted + 1) * cost - limit
-      if told then
+      if described then
       elseif granted < wanted and goes < used then
         local q = list.walk(l, p, function(units)
           return units >= p.units + goes
         end)
         local ends, units = list.use_of(list.element(l, q.n + 1))
-        told = list.tell(l, used, ends, q.units + units - p.units)
+        described = list.describe(l, used, ends, q.units + units - p.units)
       else
-        told = list.tell(l, used)
+        described = list.describe(l, used)
       end
       if takes and not dry and (granted > 0 or (is_far and used > 0)) then
         local more = granted
@@ -239,7 +239,7 @@ local function any_log()
         list.save(l, fresh, us, newest_us, block)
       end
     elseif dry then
-      told = told or list.tell(l, used)
+      described = described or list.describe(l, used)
     else
       if is_far and used > 0 then
         list.save(l, fresh, us, newest_us, block)
@@ -247,13 +247,13 @@ local function any_log()
         p = list.start()
       end
       if op ~= RESET then
-        local said = give_back_to_log(l, p, in_use, cost, name_us, name_ns)
-        told = told or said
+        local after_refund = give_back_to_log(l, p, in_use, cost, name_us, name_ns)
+        described = described or after_refund
       elseif l.is_other then
-        told = '?'
+        described = '?'
         call('DEL', keys[i])
       else
-        told = told or list.tell(l, in_use)
+        described = described or list.describe(l, in_use)
         if in_use > 0 then
           l.newest, l.newest_name = newest_of(l)
           l.n, l.units, l.groups, l.ends, l.name = 0, 0, '', '', ''
@@ -262,7 +262,7 @@ local function any_log()
         end
       end
     end
-    values[i] = told
+    values[i] = described
     return granted
   end
 end

@@ -2,7 +2,7 @@
 -- without a permit makes a use without a name. Uses that end together have no fixed order: a new one is
 -- appended at the end.
 
-local OTHERS = '4294967296' -- no permit's name: a refund is not told of other uses one by one
+local OTHERS = '4294967296' -- no permit's name: a refund does not list other uses one by one
 
 -- Decides the operations that the common case does not cover, as one function.
 local function any_places()
@@ -151,7 +151,7 @@ local function any_places()
       take_newest(l, p, found, name)
     end
     if not found.ends then
-      return list.tell(l, used)
+      return list.describe(l, used)
     end
     if l.n == 0 then
       call('DEL', l.key)
@@ -182,7 +182,7 @@ local function any_places()
   return function(i, head, limit, us, ns, block, op, wanted, cost, name, ends, dry)
     local l = list.open(keys[i], head, true)
     local p = list.spent(l, now, now_ns)
-    local used, told = p.n < l.n and l.units - p.units or 0, nil
+    local used, described = p.n < l.n and l.units - p.units or 0, nil
     local granted = wanted
     if op == ACQUIRE or op == PEEK then
       local last_us, last_ns = time_of(l.ends)
@@ -193,22 +193,22 @@ local function any_places()
       end
       granted = list.fit(used, wanted, cost, limit)
       if granted < wanted and used > 0 then
-        told = list.tell(l, used, list.use_of(list.element(l, p.n + 1)))
+        described = list.describe(l, used, list.use_of(list.element(l, p.n + 1)))
       else
-        told = list.tell(l, used)
+        described = list.describe(l, used)
       end
       if op == ACQUIRE and not dry and granted > 0 then
         take_places(l, p, granted * cost, us, ns, name, block)
       end
     elseif (op == REFUND or op == REFUND_LAST) and not dry then
-      told = give_back_places(l, p, used, cost, ends, name, op == REFUND_LAST)
+      described = give_back_places(l, p, used, cost, ends, name, op == REFUND_LAST)
     else
-      told = l.is_other and '?' or list.tell(l, used)
+      described = l.is_other and '?' or list.describe(l, used)
       if op == RESET and not dry then
         call('DEL', keys[i])
       end
     end
-    values[i] = told
+    values[i] = described
     return granted
   end
 end
@@ -233,7 +233,7 @@ function kinds.places(a, first, last, dry)
   local at, is_whole, new_ends = #head + 1, now_ns == 0 and ns == 0, format('%d', us)
 
   while i <= last do
-    local key, op, cost, name, told, is_plain, is_changed = keys[i], nil, nil, nil, nil, false, false
+    local key, op, cost, name, described, is_plain, is_changed = keys[i], nil, nil, nil, nil, false, false
     -- The sums of the first element as they are by now, and the end and name of the last use. For a
     -- long list also the last group, which grows, and the groups before. And the uses that are not
     -- written yet.
@@ -262,24 +262,24 @@ function kinds.places(a, first, last, dry)
     while i <= last and keys[i] == key do
       local from, permit = (i - first) * 48 + 1, nil
       op, wanted, cost, permit = unpacked('<dddd', own, from)
-      name, told = permit > 0 and format(':%d', permit) or '', nil
+      name, described = permit > 0 and format(':%d', permit) or '', nil
       if not is_plain then
         break
       elseif op <= PEEK and ends_us <= us then
         granted = units + wanted * cost <= limit and wanted or
           (units < limit and floor((limit - units) / cost) or 0)
         if n == 0 then
-          told = false
+          described = false
         elseif granted == wanted then
-          told = head .. ends .. format(':%d', units)
+          described = head .. ends .. format(':%d', units)
         elseif short then
-          told = short
+          described = short
         else
           oldest = oldest or call('LINDEX', key, '1') or fresh[1]
           local own_ends, own_units = string.match(oldest, '^(%d+):(%d+)')
-          told = head .. (own_ends ~= ends and own_ends .. ':' .. own_units .. ' ' or '') .. ends ..
+          described = head .. (own_ends ~= ends and own_ends .. ':' .. own_units .. ' ' or '') .. ends ..
             format(':%d', own_ends ~= ends and units - own_units or units)
-          short = told
+          short = described
         end
         if op == ACQUIRE and granted > 0 and not dry then
           local more = granted * cost
@@ -302,7 +302,7 @@ function kinds.places(a, first, last, dry)
         local use = format('%d:%d', own_us, cost) .. name
         if own_us > now and own_ns == 0 and (count == 0 or own_us ~= us) and
           call('LREM', key, '1', use) == 1 then
-          granted, told = wanted, name == '' and use .. ':0' or use
+          granted, described = wanted, name == '' and use .. ':0' or use
           n, units, bare = n - 1, units - cost, name == '' and bare - cost or bare
           is_changed, short, oldest = n > 0, nil, oldest ~= use and oldest or nil
           if n == 0 then
@@ -314,15 +314,15 @@ function kinds.places(a, first, last, dry)
               ends_us = read_end(ends, 1) + (#ends > 16 and 0.5 or 0)
             end
             local others = ends .. format(':%d:', units) .. OTHERS
-            told = ends_us < own_us and others .. ' ' .. told or told .. ' ' .. others
+            described = ends_us < own_us and others .. ' ' .. described or described .. ' ' .. others
           end
-          told = head .. told
+          described = head .. described
         end
       end
-      if told == nil then
+      if described == nil then
         break
       end
-      values[i] = told
+      values[i] = described
       NOTE_PART(i)
       i = i + 1
     end
@@ -346,7 +346,7 @@ function kinds.places(a, first, last, dry)
         expire(key, us, block)
       end
     end
-    if told == nil then -- that is for the other function
+    if described == nil then -- that is for the other function
       local own_us, own_ns = unpacked('<dd', own, (i - first) * 48 + 33)
       any = any or any_places()
       granted = any(i, head, limit, us, ns, block, op, wanted, cost, sub(name, 2),

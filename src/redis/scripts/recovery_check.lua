@@ -9,9 +9,9 @@ for _, command in ipairs({
   {'LREM', key, '1', '1'}, {'LTRIM', key, '0', '1'}, {'LPOP', key}, {'DEL', key},
 }) do
   local reply = redis.pcall(unpack(command))
-  local said = type(reply) == 'table' and reply.err
-  if said and (string.find(said, 'NOPERM', 1, true) or string.find(said, 'ACL failure', 1, true) or
-      string.find(said, 'The user executing', 1, true) or string.find(said, 'Unknown Redis', 1, true)) then
+  local message = type(reply) == 'table' and reply.err
+  if message and (string.find(message, 'NOPERM', 1, true) or string.find(message, 'ACL failure', 1, true) or
+      string.find(message, 'The user executing', 1, true) or string.find(message, 'Unknown Redis', 1, true)) then
     return reply
   end
 end

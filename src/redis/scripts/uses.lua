@@ -373,7 +373,7 @@ local function uses()
   end
 
   -- Describes a list as it was: `units` in use, of which `room` end by `room_ends`, and a newer end.
-  local function tell(l, units, room_ends, room)
+  local function describe(l, units, room_ends, room)
     local ends, name = l.newest, l.newest_name
     if l.is_new then
       return false
@@ -396,7 +396,7 @@ local function uses()
       (l.newest ~= '' and ' ' .. use_text(ends, 0, name) or '')
   end
 
-  return {open = open, element = element, tell = tell, fit = fit, spent = spent, start = start,
+  return {open = open, element = element, describe = describe, fit = fit, spent = spent, start = start,
     walk = walk, seek = seek, drop = drop, append = append, save = save, save_less = save_less,
     cut_use = cut_use, take_out = take_out, change = change, group = group, group_of = group_of,
     group_count = group_count, group_text = group_text,
