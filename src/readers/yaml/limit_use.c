@@ -27,7 +27,7 @@ static bool same_key(const struct rules_rule *a, const struct rules_rule *b)
 	return same;
 }
 
-static struct phrase key_words(const struct rules_rule *rule)
+static struct phrase list_attributes(const struct rules_rule *rule)
 {
 	struct phrase words = {0};
 
@@ -36,25 +36,25 @@ static struct phrase key_words(const struct rules_rule *rule)
 	return words;
 }
 
-static int warn(struct reader *reader, const yaml_node_t *node, const char *limit,
-                const struct rules_rule *rule, const struct rules_rule *first)
+static int warn_of_other_key(struct reader *reader, const yaml_node_t *node, const char *limit,
+                             const struct rules_rule *rule, const struct rules_rule *first)
 {
 	return node_warning(
 	    reader, node,
 	    "expected the rules of limit \"%s\" to have one key, found [%s] here and [%s] "
 	    "in \"%s\": equal values share a count",
-	    limit, key_words(rule).text, key_words(first).text, first->name);
+	    limit, list_attributes(rule).text, list_attributes(first).text, first->name);
 }
 
 int read_shared_limits(struct reader *reader, const struct node_name *names)
 {
 	const struct weir_config *config = reader->config;
-	const struct rules_rule **first = /* of each limit */
-	    arena_array(&reader->config->arena, config->limit_count, sizeof *first);
+	const struct rules_rule **first_rules = /* the first rule of each limit */
+	    arena_array(&reader->config->arena, config->limit_count, sizeof *first_rules);
 	bool *warned = arena_array(&reader->config->arena, config->limit_count, sizeof *warned);
 	int status = WEIR_OK;
 
-	if (!first || !warned)
+	if (!first_rules || !warned)
 		return node_no_memory(reader);
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rules_rule *rule = &config->rules[i];
@@ -62,12 +62,13 @@ int read_shared_limits(struct reader *reader, const struct node_name *names)
 		for (size_t j = 0; status == WEIR_OK && j < rule->limit_count; j++) {
 			size_t limit = rule->limits[j];
 
-			if (!first[limit]) {
-				first[limit] = rule;
-			} else if (!warned[limit] && !same_key(rule, first[limit])) {
-				warned[limit] = true; /* once is enough */
-				status = warn(reader, names[i].node, config->limits[limit].options.name, rule,
-				              first[limit]);
+			if (!first_rules[limit]) {
+				first_rules[limit] = rule;
+			} else if (!warned[limit] && !same_key(rule, first_rules[limit])) {
+				warned[limit] = true; /* one warning for each limit */
+				status =
+				    warn_of_other_key(reader, names[i].node, config->limits[limit].options.name,
+				                      rule, first_rules[limit]);
 			}
 		}
 	}

@@ -1,4 +1,7 @@
-/* node_kind.c: reads and prints the kinds of values that keys of several mappings have. */
+/*
+ * node_kind.c: reads and prints the kinds of values that many keys of a rule file in YAML have,
+ * such as numbers and durations, and prints whole mappings by their tables of keys.
+ */
 #include "base/number.h"
 #include "readers/yaml/yaml_node.h"
 #include "rules/rate.h"
@@ -6,50 +9,50 @@
 #include "rules/show.h"
 
 bool node_print_text(const struct printer *printer, const struct node_key *key, const void *field,
-                     const void *otherwise)
+                     const void *default_value)
 {
 	const char *text = *(const char *const *)field;
-	const char *old = otherwise ? *(const char *const *)otherwise : NULL;
+	const char *default_text = default_value ? *(const char *const *)default_value : NULL;
 
 	(void)key;
-	if (!text || (old && strcmp(text, old) == 0))
+	if (!text || (default_text && strcmp(text, default_text) == 0))
 		return false;
 	scalar_add(printer->out, slice_of(text));
 	return true;
 }
 
 static bool print_number(const struct printer *printer, const struct node_key *key,
-                         const void *field, const void *otherwise)
+                         const void *field, const void *default_value)
 {
 	uint64_t number = *(const uint64_t *)field;
 
 	(void)key;
-	if (otherwise && number == *(const uint64_t *)otherwise)
+	if (default_value && number == *(const uint64_t *)default_value)
 		return false;
 	buffer_add_u64(printer->out, number);
 	return true;
 }
 
 static bool print_duration(const struct printer *printer, const struct node_key *key,
-                           const void *field, const void *otherwise)
+                           const void *field, const void *default_value)
 {
 	uint64_t ns = *(const uint64_t *)field;
 
 	(void)key;
-	if (otherwise && ns == *(const uint64_t *)otherwise)
+	if (default_value && ns == *(const uint64_t *)default_value)
 		return false;
 	duration_add(printer->out, ns);
 	return true;
 }
 
 static bool print_decimal(const struct printer *printer, const struct node_key *key,
-                          const void *field, const void *otherwise)
+                          const void *field, const void *default_value)
 {
 	double value = *(const double *)field;
 	char text[DECIMAL_TEXT_MAX];
 
 	(void)key;
-	if (otherwise && value == *(const double *)otherwise)
+	if (default_value && value == *(const double *)default_value)
 		return false;
 	format_decimal(text, value);
 	buffer_add_text(printer->out, text);
@@ -57,11 +60,11 @@ static bool print_decimal(const struct printer *printer, const struct node_key *
 }
 
 static bool print_word(const struct printer *printer, const struct node_key *key, const void *field,
-                       const void *otherwise)
+                       const void *default_value)
 {
 	unsigned value = *(const unsigned *)field;
 
-	if (otherwise && value == *(const unsigned *)otherwise)
+	if (default_value && value == *(const unsigned *)default_value)
 		return false;
 	scalar_add(printer->out, slice_of(rules_word(key->words, value)));
 	return true;
@@ -85,11 +88,11 @@ static int read_list(struct reader *reader, const struct node_key *key, const ya
 }
 
 static bool print_list(const struct printer *printer, const struct node_key *key, const void *field,
-                       const void *otherwise)
+                       const void *default_value)
 {
 	const struct node_array *array = field;
 
-	(void)otherwise;
+	(void)default_value;
 	if (array->count > 0)
 		node_print_items(printer, key->items, array);
 	return array->count > 0;
@@ -102,9 +105,9 @@ static int read_nested(struct reader *reader, const struct node_key *key, const 
 }
 
 static bool print_nested(const struct printer *printer, const struct node_key *key,
-                         const void *field, const void *otherwise)
+                         const void *field, const void *default_value)
 {
-	return node_print_flow(printer, &(struct node_object){key->nested, 0, field, otherwise});
+	return node_print_flow(printer, &(struct node_object){key->nested, 0, field, default_value});
 }
 
 const struct node_kind node_text = {node_read_text, node_print_text};
@@ -115,23 +118,26 @@ const struct node_kind node_word = {node_read_word, print_word};
 const struct node_kind node_list = {read_list, print_list};
 const struct node_kind node_nested = {read_nested, print_nested};
 
+/* Prints `name: value`. Returns false if the key has no value, or its default. */
 static bool print_key(const struct printer *printer, const struct node_key *key,
                       const struct node_object *object)
 {
 	const char *fields = object->fields, *defaults = object->defaults;
 	struct buffer *out = printer->out;
-	size_t value;
+	size_t value_position;
 
 	if (!key->kind || !key->kind->print || (key->variants && !(key->variants & object->variant)) ||
-	    (key->has && !*(const bool *)(fields + key->has)))
+	    (key->presence_flag && !*(const bool *)(fields + key->presence_flag)))
 		return false;
 	buffer_printf(out, "%s: ", key->name);
-	value = out->len;
+	value_position = out->len;
 	if (!key->kind->print(printer, key, fields + key->offset,
-	                      defaults && !key->has ? defaults + key->offset : NULL))
+	                      defaults && !key->presence_flag ? defaults + key->offset : NULL))
 		return false;
-	if (value < out->len && out->data[value] == '\n') { /* no blank at the end of the line */
-		memmove(out->data + value - 1, out->data + value, out->len - value);
+	if (value_position < out->len &&
+	    out->data[value_position] == '\n') { /* replaces the blank before it */
+		memmove(out->data + value_position - 1, out->data + value_position,
+		        out->len - value_position);
 		out->len--;
 	}
 	return true;
@@ -141,26 +147,26 @@ bool node_print(const struct printer *printer, const struct node_object *object,
                 const char *between)
 {
 	struct buffer *out = printer->out;
-	bool any = false;
+	bool has_any = false;
 
 	for (size_t i = 0; i < object->table->count; i++) {
 		size_t before = out->len;
 
-		buffer_add_text(out, any ? between : "");
+		buffer_add_text(out, has_any ? between : "");
 		if (print_key(printer, &object->table->keys[i], object))
-			any = true;
+			has_any = true;
 		else
 			out->len = before;
 	}
-	return any;
+	return has_any;
 }
 
 bool node_print_flow(const struct printer *printer, const struct node_object *object)
 {
-	bool any;
+	bool has_any;
 
 	buffer_add(printer->out, "{ ", 2);
-	any = node_print(printer, object, ", ");
+	has_any = node_print(printer, object, ", ");
 	buffer_add(printer->out, " }", 2);
-	return any;
+	return has_any;
 }

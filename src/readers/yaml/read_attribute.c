@@ -8,37 +8,40 @@
 #include "rules/scalar.h"
 
 /* Every request at /auth has these, and so does every request that a proxy asks about. */
-static const char *const common[] = {"method", "host", "path", "ip"};
+static const char *const common_attributes[] = {"method", "host", "path", "ip"};
 
-/* A name that somebody may have meant, or that says it is right (then *known). */
-static const char *look_for(const struct weir_config *config, const char *name, bool *known)
+/*
+ * Sets *is_known if the name is that of a common or configured attribute. Returns the first of
+ * these that it may be a misspelling of, or NULL.
+ */
+static const char *find_similar(const struct weir_config *config, const char *name, bool *is_known)
 {
-	size_t count = sizeof common / sizeof *common;
-	const char *near = NULL;
+	size_t count = sizeof common_attributes / sizeof *common_attributes;
+	const char *similar = NULL;
 
-	*known = false;
-	for (size_t i = 0; i < count + config->attribute_count && !*known; i++) {
-		const char *other = i < count ? common[i] : config->attributes[i - count];
+	*is_known = false;
+	for (size_t i = 0; i < count + config->attribute_count && !*is_known; i++) {
+		const char *candidate = i < count ? common_attributes[i] : config->attributes[i - count];
 
-		*known = strcmp(name, other) == 0;
-		if (!near && is_misspelling(slice_of(name), slice_of(other)))
-			near = other;
+		*is_known = strcmp(name, candidate) == 0;
+		if (!similar && is_misspelling(slice_of(name), slice_of(candidate)))
+			similar = candidate;
 	}
-	return near;
+	return similar;
 }
 
 static int warn_of_misspelling(struct reader *reader, const yaml_node_t *node, const char *name)
 {
 	const struct weir_config *config = reader->config;
 	struct forwarded_attribute forwarded;
-	bool known;
-	const char *near = look_for(config, name, &known);
+	bool is_known;
+	const char *similar = find_similar(config, name, &is_known);
 
-	if (known || forwarded_parse(name, &forwarded))
+	if (is_known || forwarded_parse(name, &forwarded))
 		return WEIR_OK;
-	if (near)
+	if (similar)
 		return node_warning(reader, node, "expected an attribute that callers send, found %s",
-		                    node_found_near(node, near).text);
+		                    node_found_near(node, similar).text);
 	if (config->attribute_count > 0)
 		return node_warning(reader, node,
 		                    "expected method, host, path, ip or one of `attributes`, found %s",

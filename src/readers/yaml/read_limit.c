@@ -1,4 +1,7 @@
-/* read_limit.c: parses `limits:`, a mapping of names to algorithms and their parameters. */
+/*
+ * read_limit.c: parses and prints `limits:` of a rule file in YAML, a mapping of names to limits.
+ * Each limit has an algorithm, its parameters, and settings for the store that has its counts.
+ */
 #include <stdio.h>
 
 #include "algo/algo.h"
@@ -7,20 +10,23 @@
 #include "rules/scalar.h"
 #include "rules/show.h"
 
-/* Kinds of limits, as keys tell them apart. */
-enum { NO_STATES = 1, WITH_STATES = 2, IN_CHUNKS = 4 };
+/* Bits that say which of the keys of stores a limit may have; see variant_of. */
+enum { NO_OWN_STORE = 1, OWN_STORE = 2, TAKES_CHUNKS = 4 };
 
-/* "5/s" for 5/sec and its like, or NULL. */
-static const char *meant_rate(const yaml_node_t *value, char text[RATE_TEXT_MAX])
+/* Suggests a valid rate for one like 5/sec, here "5/s". Returns NULL if it has no suggestion. */
+static const char *suggest_rate(const yaml_node_t *value, char text[RATE_TEXT_MAX])
 {
 	return value->type == YAML_SCALAR_NODE && rate_meant(node_slice(value), text) ? text : NULL;
 }
 
+/* Reads the value of one parameter, by its type, into its field of the options. */
 static int read_parameter(struct reader *reader, const struct algo_parameter *parameter,
                           const yaml_node_t *value, struct weir_limit_options *options)
 {
-	struct node_key key = {.name = parameter->name, .words = parameter->words,
-	                       .min = parameter->min, .max = parameter->max};
+	struct node_key key = {.name = parameter->name,
+	                       .words = parameter->words,
+	                       .min = parameter->min,
+	                       .max = parameter->max};
 	void *field = parameter_writable(parameter, options);
 	char text[RATE_TEXT_MAX];
 	uint64_t number;
@@ -34,7 +40,7 @@ static int read_parameter(struct reader *reader, const struct algo_parameter *pa
 		return node_error(reader, value,
 		                  "expected a rate of whole numbers from 1 with a unit of " RATE_UNITS
 		                  ", such as 5/s, 10/100ms or 100/month, found %s",
-		                  node_found_near(value, meant_rate(value, text)).text);
+		                  node_found_near(value, suggest_rate(value, text)).text);
 	case ALGO_DECIMAL:
 		return node_read_decimal(reader, &key, value, field);
 	case ALGO_WORD:
@@ -62,19 +68,19 @@ static int read_algorithm(struct reader *reader, const yaml_node_t *limit,
                           struct weir_limit_options *options)
 {
 	const struct node_key key = {"algorithm", .words = algorithm_words()};
-	const yaml_node_t *value = node_find(reader, limit, key.name);
+	const yaml_node_t *value = node_find_value(reader, limit, key.name);
 
 	if (!value)
 		return node_error(reader, limit, "expected algorithm in a limit, found none");
 	return node_read_word(reader, &key, value, &options->algorithm);
 }
 
-/* Keys that limits have for their stores, behind those of the algorithm. */
+/* The keys of every algorithm's limits, behind those of its parameters. */
 static const struct node_key store_keys[] = {
     {"on_store_failure", &node_word, offsetof(struct rules_limit, on_store_failure),
      .words = rules_failures},
-    {"store", &read_limit_store_kind, offsetof(struct rules_limit, store), WITH_STATES},
-    {"chunk", &read_percent_kind, offsetof(struct rules_limit, chunk_percent), IN_CHUNKS,
+    {"store", &read_limit_store_kind, offsetof(struct rules_limit, store), OWN_STORE},
+    {"chunk", &read_percent_kind, offsetof(struct rules_limit, chunk_percent), TAKES_CHUNKS,
      .expected = "a part of the quota from 1% to 100% such as 5%"},
 };
 
@@ -83,18 +89,20 @@ enum { STORE_KEYS = sizeof store_keys / sizeof *store_keys };
 static const struct node_table store_table = {"a limit", store_keys, STORE_KEYS};
 
 /*
- * Units of a bucket or a window are alike, so a server can take many and hand them out later. Units
- * of a sliding limit would leave the period too early; turns and places belong to one request each.
+ * Returns whether the limits of an algorithm can name a store of their own, and can take counts
+ * from it in chunks. Units of a bucket or a window are alike, so a server can take a chunk of them
+ * and hand them out later. Units of a sliding limit would expire too early, and the turn of a paced
+ * limit belongs to one request.
  */
-static unsigned store_variant(const struct algorithm *algorithm)
+static unsigned variant_of(const struct algorithm *algorithm)
 {
 	if (algorithm->draws || algorithm->judges)
-		return NO_STATES;
-	return algorithm->record == ALGO_RECORD_NONE && !algorithm->paced ? WITH_STATES | IN_CHUNKS
-	                                                                  : WITH_STATES;
+		return NO_OWN_STORE;
+	return algorithm->record == ALGO_RECORD_NONE && !algorithm->paced ? OWN_STORE | TAKES_CHUNKS
+	                                                                  : OWN_STORE;
 }
 
-/* The keys of a limit: algorithm, its parameters, those of its store. */
+/* The table of keys of one algorithm's limits, and the values that a limit has for them. */
 struct limit_keys {
 	struct node_key keys[1 + ALGO_PARAMETERS_MAX + STORE_KEYS];
 	struct node_table table;
@@ -103,21 +111,25 @@ struct limit_keys {
 
 _Static_assert(1 + ALGO_PARAMETERS_MAX + STORE_KEYS <= NODE_KEYS_MAX, "a node has room for them");
 
-static void name_keys(struct limit_keys *limit, const struct algorithm *algorithm)
+static void make_table(struct limit_keys *limit, const struct algorithm *algorithm)
 {
 	size_t n = 0;
 
 	limit->keys[n++] = (struct node_key){"algorithm"};
-	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		limit->keys[n++] = (struct node_key){row->name, .required = row->required};
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++)
+		limit->keys[n++] = (struct node_key){parameter->name, .required = parameter->required};
 	memcpy(limit->keys + n, store_keys, sizeof store_keys);
 	n += STORE_KEYS;
 	limit->table = (struct node_table){algorithm->name, limit->keys, n};
 }
 
-/* Checks of the algorithm; a message begins with the parameter's name, "rate: expected …". */
-static int check_limit(struct reader *reader, const struct weir_limit_options *options,
-                       const yaml_node_t *node, const struct limit_keys *keys)
+/*
+ * Has the algorithm check the options. Its message begins with the name of a parameter, "rate:
+ * expected …", from which the position of the error follows.
+ */
+static int check_with_algorithm(struct reader *reader, const struct weir_limit_options *options,
+                                const yaml_node_t *node, const struct limit_keys *keys)
 {
 	struct algo_limit algo;
 	struct weir_error error = {0};
@@ -143,6 +155,7 @@ static int check_limit(struct reader *reader, const struct weir_limit_options *o
 	return node_error(reader, node, "%s", message);
 }
 
+/* Reads the keys of a limit, which depend on its algorithm. */
 static int read_parameters(struct reader *reader, const yaml_node_t *node,
                            struct rules_limit *limit)
 {
@@ -150,21 +163,21 @@ static int read_parameters(struct reader *reader, const yaml_node_t *node,
 	struct limit_keys keys;
 	int status;
 
-	name_keys(&keys, algorithm);
+	make_table(&keys, algorithm);
 	if (algorithm->own) {
-		void *own = arena_alloc(&reader->config->arena, algorithm->own_size);
+		void *private_options = arena_alloc(&reader->config->arena, algorithm->own_size);
 
-		if (!own)
+		if (!private_options)
 			return node_no_memory(reader);
-		parameter_set_own(algorithm->own, own, &limit->options);
+		parameter_set_own(algorithm->own, private_options, &limit->options);
 	}
-	status = node_mapping(reader, node, &keys.table, store_variant(algorithm), limit, keys.values);
+	status = node_mapping(reader, node, &keys.table, variant_of(algorithm), limit, keys.values);
 	for (size_t i = 0; algorithm->parameters[i].name && status != WEIR_ENOMEM; i++)
 		if (keys.values[i + 1])
-			status = node_both(reader, status,
-			                   read_parameter(reader, &algorithm->parameters[i],
-			                                  keys.values[i + 1], &limit->options));
-	return status == WEIR_OK ? check_limit(reader, &limit->options, node, &keys) : status;
+			status = node_merge_status(reader, status,
+			                           read_parameter(reader, &algorithm->parameters[i],
+			                                          keys.values[i + 1], &limit->options));
+	return status == WEIR_OK ? check_with_algorithm(reader, &limit->options, node, &keys) : status;
 }
 
 static int read_limit(struct reader *reader, struct node_name *name, const yaml_node_t *node,
@@ -180,7 +193,7 @@ static int read_limit(struct reader *reader, struct node_name *name, const yaml_
 		return node_error(reader, name->node,
 		                  "expected a name other than a command's, found \"%s\"",
 		                  limit->options.name);
-	return status ?: node_expect(reader, node, YAML_MAPPING_NODE,
+	return status ?: node_check_type(reader, node, YAML_MAPPING_NODE,
 	                             "a limit such as { algorithm: NAME, rate: 5/s }") ?:
 	       read_algorithm(reader, node, &limit->options) ?: read_parameters(reader, node, limit);
 }
@@ -198,9 +211,10 @@ static int read_limits(struct reader *reader, const struct node_key *key, const 
 
 	(void)key;
 	reader->limits = names;
-	reader->limits_unknown = !names;
+	reader->limits_unreadable = !names;
 	return names && status != WEIR_ENOMEM
-	           ? node_both(reader, status, node_names_sort(reader, names, array->count, "limit"))
+	           ? node_merge_status(reader, status,
+	                               node_names_sort(reader, names, array->count, "limit"))
 	           : status;
 }
 
@@ -221,31 +235,31 @@ static void print_limit(const struct printer *printer, const struct rules_limit 
 	const struct algorithm *algorithm = algorithm_of(limit->options.algorithm);
 	const struct rules_limit none = {0};
 	struct buffer *out = printer->out;
-	size_t stores;
+	size_t end_of_parameters;
 
 	buffer_add_text(out, "\n  ");
 	scalar_add(out, slice_of(limit->options.name));
 	buffer_printf(out, ": { algorithm: %s", algorithm->name);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++)
-		if (parameter_is_given(row, &limit->options))
-			print_parameter(row, &limit->options, out);
-	stores = out->len;
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++)
+		if (parameter_is_given(parameter, &limit->options))
+			print_parameter(parameter, &limit->options, out);
+	end_of_parameters = out->len;
 	buffer_add_text(out, ", ");
 	if (!node_print(printer,
-	                &(struct node_object){&store_table, store_variant(algorithm), limit, &none},
-	                ", "))
-		out->len = stores;
+	                &(struct node_object){&store_table, variant_of(algorithm), limit, &none}, ", "))
+		out->len = end_of_parameters;
 	buffer_add_text(out, " }");
 }
 
 static bool print_limits(const struct printer *printer, const struct node_key *key,
-                         const void *field, const void *otherwise)
+                         const void *field, const void *default_value)
 {
 	const struct node_array *array = field;
 	const struct rules_limit *limits = array->elements;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	for (size_t i = 0; i < array->count; i++)
 		print_limit(printer, &limits[i]);
 	return array->count > 0;

@@ -12,7 +12,7 @@
 
 #define FIELD(name) offsetof(struct rules_listen, name)
 
-/* As chmod takes them. */
+/* Reads permissions as chmod takes them: octal digits, of which there are at least three. */
 static int read_mode(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                      void *field)
 {
@@ -32,24 +32,24 @@ static int read_mode(struct reader *reader, const struct node_key *key, const ya
 }
 
 static bool print_mode(const struct printer *printer, const struct node_key *key, const void *field,
-                       const void *otherwise)
+                       const void *default_value)
 {
 	unsigned mode = *(const unsigned *)field;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	buffer_printf(printer->out, "\"%04o\"", mode);
 	return mode != 0;
 }
 
-/* The address has `unix:` before the path. */
+/* Prints the path without the `unix:` that the address has before it. */
 static bool print_path(const struct printer *printer, const struct node_key *key, const void *field,
-                       const void *otherwise)
+                       const void *default_value)
 {
 	struct slice path = slice_of(*(const char *const *)field);
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	slice_skip(&path, SLICE(ENDPOINT_UNIX));
 	scalar_add(printer->out, path);
 	return true;
@@ -67,9 +67,12 @@ static const struct node_key keys[] = {
 
 static const struct node_table table = {"a Unix socket", keys, sizeof keys / sizeof *keys};
 
-/* Leaves the address as if it had been written as text. */
+/*
+ * Reads a mapping for a Unix socket. Stores `unix:PATH` as its address, as if the file had it as
+ * text, and sets *position to the node of the path, for error messages.
+ */
 static int read_unix(struct reader *reader, const yaml_node_t *node, struct rules_listen *out,
-                     const yaml_node_t **place)
+                     const yaml_node_t **position)
 {
 	const yaml_node_t *values[NODE_KEYS_MAX] = {0};
 	int status = node_mapping(reader, node, &table, 0, out, values);
@@ -78,7 +81,7 @@ static int read_unix(struct reader *reader, const yaml_node_t *node, struct rule
 
 	if (status != WEIR_OK)
 		return status;
-	*place = values[0];
+	*position = values[0];
 	len = strlen(out->address.text);
 	text = arena_alloc(&reader->config->arena, sizeof ENDPOINT_UNIX + len);
 	if (!text)
@@ -94,44 +97,45 @@ static int read_listen(struct reader *reader, const struct node_key *key, const 
 {
 	struct node_key text = {.name = key->name, .min = 1, .max = TEXT_MAX};
 	struct rules_listen *out = field;
-	const yaml_node_t *place = value;
+	const yaml_node_t *position = value;
 	struct endpoint endpoint;
 	struct weir_error inner;
 	int status = value->type == YAML_MAPPING_NODE
-	                 ? read_unix(reader, value, out, &place)
+	                 ? read_unix(reader, value, out, &position)
 	                 : node_read_text(reader, &text, value, &out->address.text);
 
 	if (status != WEIR_OK)
 		return status;
 	if (endpoint_parse(slice_of(out->address.text), &endpoint, &inner) != WEIR_OK)
-		return node_error(reader, place, "%s", inner.message);
+		return node_error(reader, position, "%s", inner.message);
 	out->address.file = reader->file;
-	out->address.line = (unsigned)place->start_mark.line + 1;
-	out->address.column = (unsigned)place->start_mark.column + 1;
+	out->address.line = (unsigned)position->start_mark.line + 1;
+	out->address.column = (unsigned)position->start_mark.column + 1;
 	return WEIR_OK;
 }
 
-/* Whether it has more than its path, which the text of an address can't say. */
-static bool is_mapping(const struct printer *printer, const struct rules_listen *listen)
+/* Whether it has a mode, owner or group, for which the text of an address has no form. */
+static bool needs_mapping(const struct printer *printer, const struct rules_listen *listen)
 {
-	static const struct node_table more = {"a Unix socket", keys + 1,
-	                                       sizeof keys / sizeof *keys - 1};
+	static const struct node_table keys_besides_path = {"a Unix socket", keys + 1,
+	                                                    sizeof keys / sizeof *keys - 1};
 	size_t len = printer->out->len;
-	bool any = node_print(printer, &(struct node_object){.table = &more, .fields = listen}, ", ");
+	bool has_any = node_print(
+	    printer, &(struct node_object){.table = &keys_besides_path, .fields = listen}, ", ");
 
 	printer->out->len = len;
-	return any;
+	return has_any;
 }
 
 static bool print_listen(const struct printer *printer, const struct node_key *key,
-                         const void *field, const void *otherwise)
+                         const void *field, const void *default_value)
 {
 	const struct rules_listen *listen = field;
 
 	if (!listen->address.text)
 		return false;
-	if (!is_mapping(printer, listen))
-		return node_print_text(printer, key, &listen->address.text, otherwise);
+	if (!needs_mapping(printer, listen))
+		return node_print_text(printer, key, &listen->address.text, default_value);
 	return node_print_flow(printer, &(struct node_object){.table = &table, .fields = listen});
 }
 

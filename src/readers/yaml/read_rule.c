@@ -1,4 +1,7 @@
-/* read_rule.c: parses `rules:`, a list of rules with the requests that they apply to. */
+/*
+ * read_rule.c: parses and prints `rules:` of a rule file in YAML. A rule says to which requests it
+ * applies, and then either by which limits they count or what answers them.
+ */
 #include <stdio.h>
 
 #include "algo/parameter.h"
@@ -9,10 +12,10 @@
 #include "rules/show.h"
 
 /*
- * A rule counts by limits or answers by itself; each kind has its own keys. With `order: first` a
- * rule that counts may end the search.
+ * The variants of a rule, as bits that say which keys it may have. Only with `order: first` may a
+ * rule have limits and an answer: then a request within the limits is not passed to later rules.
  */
-enum { BY_LIMITS = 1, BY_ANSWER = 2, BY_BOTH = 4, COUNTS = BY_LIMITS | BY_BOTH };
+enum { WITH_LIMITS = 1, WITH_ANSWER = 2, WITH_BOTH = 4, WITH_ANY_LIMITS = WITH_LIMITS | WITH_BOTH };
 
 static const struct word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
 
@@ -23,30 +26,30 @@ static const struct word answers[] = {{"allow", RULES_ALLOW}, {"deny", RULES_DEN
 
 static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
                                              .expected = "a list of attributes such as [ip]",
-                                             .each = "attribute",
+                                             .item_name = "attribute",
                                              .size = sizeof(const char *),
                                              .required = true,
                                              .read = read_attribute,
                                              .print = read_print_name};
 
-static int unknown_limit(struct reader *reader, const yaml_node_t *node)
+static int report_unknown_limit(struct reader *reader, const yaml_node_t *node)
 {
 	struct phrase known = {0};
-	char near[RULES_NAME_MAX + 1] = "";
+	char probable[RULES_NAME_MAX + 1] = "";
 
 	for (size_t i = 0; i < reader->config->limit_count; i++) {
 		struct slice name = reader->limits[i].text;
 
 		phrase_add(&known, name);
-		if (!*near && name.len < sizeof near && is_misspelling(node_slice(node), name))
-			snprintf(near, sizeof near, "%.*s", (int)name.len, name.data);
+		if (!*probable && name.len < sizeof probable && is_misspelling(node_slice(node), name))
+			snprintf(probable, sizeof probable, "%.*s", (int)name.len, name.data);
 	}
 	return node_error(reader, node, "expected the name of a limit (%s), found %s",
 	                  known.len ? known.text : "there are none",
-	                  node_found_near(node, *near ? near : NULL).text);
+	                  node_found_near(node, *probable ? probable : NULL).text);
 }
 
-/* Into the limit's index. */
+/* Looks up a limit's name and stores the index of the limit, a size_t. */
 static int read_limit_name(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                            void *element)
 {
@@ -54,11 +57,11 @@ static int read_limit_name(struct reader *reader, struct node_name *name, const 
 	int status = node_name(reader, node, &text);
 	const struct node_name *limit;
 
-	if (status != WEIR_OK || reader->limits_unknown)
+	if (status != WEIR_OK || reader->limits_unreadable)
 		return status;
 	limit = node_names_find(reader->limits, reader->config->limit_count, name->text);
 	if (!limit)
-		return unknown_limit(reader, node);
+		return report_unknown_limit(reader, node);
 	*(size_t *)element = limit->index;
 	return WEIR_OK;
 }
@@ -72,7 +75,7 @@ static void print_limit_name(const struct printer *printer, const void *element)
 
 static const struct node_items limit_names = {.type = YAML_SEQUENCE_NODE,
                                               .expected = "a list of limits such as [login]",
-                                              .each = "limit",
+                                              .item_name = "limit",
                                               .size = sizeof(size_t),
                                               .required = true,
                                               .read = read_limit_name,
@@ -85,7 +88,7 @@ static int read_rule_name(struct reader *reader, const struct node_key *key,
 	return node_name(reader, value, field);
 }
 
-/* feedback: [2, 4] */
+/* Reads two numbers, such as `feedback: [2, 4]`. */
 static int read_feedback(struct reader *reader, const struct node_key *key,
                          const yaml_node_t *value, void *field)
 {
@@ -96,17 +99,17 @@ static int read_feedback(struct reader *reader, const struct node_key *key,
 		return node_expected(reader, value, "two numbers such as [2, 4]");
 	for (size_t i = 0; i < 2 && status == WEIR_OK; i++)
 		status = node_read_number(reader, key, node_at(reader, value->data.sequence.items.start[i]),
-		                     &numbers[i]);
+		                          &numbers[i]);
 	return status;
 }
 
 static bool print_feedback(const struct printer *printer, const struct node_key *key,
-                           const void *field, const void *otherwise)
+                           const void *field, const void *default_value)
 {
 	const uint64_t *numbers = field;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	buffer_printf(printer->out, "[%llu, %llu]", (unsigned long long)numbers[0],
 	              (unsigned long long)numbers[1]);
 	return numbers[0] || numbers[1];
@@ -117,26 +120,27 @@ static const struct node_kind feedback_kind = {read_feedback, print_feedback};
 
 enum { RULE_NAME, RULE_ANSWER, RULE_IPV6_PREFIX, RULE_PATH_VARIANTS };
 
-#define FIELD(name) offsetof(struct rules_rule, name)
+#define FIELD(name)            offsetof(struct rules_rule, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct rules_rule, elements, count)
 
 static const struct node_key rule_keys[] = {
     [RULE_NAME] = {"name", &name_kind, FIELD(name)},
-    [RULE_ANSWER] = {"answer", &node_word, FIELD(answer), BY_ANSWER | BY_BOTH, .words = answers},
-    [RULE_IPV6_PREFIX] = {"ipv6_prefix", &node_number, FIELD(ipv6_prefix), COUNTS, .min = 1,
-                          .max = 128},
+    [RULE_ANSWER] = {"answer", &node_word, FIELD(answer), WITH_ANSWER | WITH_BOTH,
+                     .words = answers},
+    [RULE_IPV6_PREFIX] = {"ipv6_prefix", &node_number, FIELD(ipv6_prefix), WITH_ANY_LIMITS,
+                          .min = 1, .max = 128},
     [RULE_PATH_VARIANTS] = {"path_variants", &node_word, FIELD(path_variants),
                             .words = read_switches},
     {"match", &read_match_kind, ARRAY(conditions, condition_count)},
-    {"key", &node_list, ARRAY(key, key_count), COUNTS, .items = &attributes},
-    {"limits", &node_list, ARRAY(limits, limit_count), COUNTS, .items = &limit_names},
+    {"key", &node_list, ARRAY(key, key_count), WITH_ANY_LIMITS, .items = &attributes},
+    {"limits", &node_list, ARRAY(limits, limit_count), WITH_ANY_LIMITS, .items = &limit_names},
     {"mode", &node_word, FIELD(mode), .words = modes},
-    {"on_store_failure", &node_word, FIELD(on_store_failure), COUNTS,
-     .has = FIELD(has_on_store_failure), .words = rules_failures},
-    {"priority", &node_number, FIELD(priority), COUNTS, .has = FIELD(has_priority),
-     .max = PRIORITY_LOWEST},
+    {"on_store_failure", &node_word, FIELD(on_store_failure), WITH_ANY_LIMITS,
+     .presence_flag = FIELD(has_on_store_failure), .words = rules_failures},
+    {"priority", &node_number, FIELD(priority), WITH_ANY_LIMITS,
+     .presence_flag = FIELD(has_priority), .max = PRIORITY_LOWEST},
     {"ip_numbers", &node_word, FIELD(ip_numbers), .words = read_switches},
-    {"feedback", &feedback_kind, FIELD(feedback), COUNTS, .max = ALGO_COUNT_MAX},
+    {"feedback", &feedback_kind, FIELD(feedback), WITH_ANY_LIMITS, .max = ALGO_COUNT_MAX},
     {"result", &read_result_kind, FIELD(result)},
 };
 
@@ -158,7 +162,7 @@ static bool has_in_match(const struct rules_rule *rule, const char *attribute)
 	return false;
 }
 
-/* Keys that say something about another, which must be there. */
+/* Refuses a key whose effect depends on another one that the rule lacks, or that contradicts it. */
 static int check_companions(struct reader *reader, const struct rules_rule *rule,
                             const yaml_node_t *const values[])
 {
@@ -173,7 +177,8 @@ static int check_companions(struct reader *reader, const struct rules_rule *rule
 	return WEIR_OK;
 }
 
-static bool has_near(struct reader *reader, const yaml_node_t *node, const char *name)
+/* Whether the mapping has a key that was probably meant to be `name`. */
+static bool has_misspelled_key(struct reader *reader, const yaml_node_t *node, const char *name)
 {
 	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
 
@@ -184,44 +189,48 @@ static bool has_near(struct reader *reader, const yaml_node_t *node, const char 
 }
 
 /*
- * In a rule with limits and an answer, the answer is a mistake unless `order` gives it a meaning.
+ * Returns 0 if the rule has neither limits nor an answer. With both, without `order: first`, it is
+ * WITH_ANSWER, so that `limits` is reported as an unknown key.
  */
-static unsigned kind_of(struct reader *reader, const yaml_node_t *node)
+static unsigned rule_variant(struct reader *reader, const yaml_node_t *node)
 {
-	bool answer = node_find(reader, node, "answer"), counts = node_find(reader, node, "limits");
+	bool answer = node_find_value(reader, node, "answer"),
+	     limits = node_find_value(reader, node, "limits");
 
-	if (answer && counts && reader->config->order == RULES_FIRST)
-		return BY_BOTH;
-	/* A slip of the name is told as such. */
-	return answer ? BY_ANSWER : counts || has_near(reader, node, "limits") ? BY_LIMITS : 0;
+	if (answer && limits && reader->config->order == RULES_FIRST)
+		return WITH_BOTH;
+	if (answer)
+		return WITH_ANSWER;
+	/* A misspelled `limits` counts, so that it is reported as misspelled and not as missing. */
+	return limits || has_misspelled_key(reader, node, "limits") ? WITH_LIMITS : 0;
 }
 
 static int read_rule(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                      void *element)
 {
-	static const struct node_table kinds[] = {
-	    [BY_LIMITS] = {"a rule with limits", rule_keys, RULE_KEYS},
-	    [BY_ANSWER] = {"a rule with an answer", rule_keys, RULE_KEYS},
-	    [BY_BOTH] = {"a rule with limits and an answer", rule_keys, RULE_KEYS}};
+	static const struct node_table tables[] = {
+	    [WITH_LIMITS] = {"a rule with limits", rule_keys, RULE_KEYS},
+	    [WITH_ANSWER] = {"a rule with an answer", rule_keys, RULE_KEYS},
+	    [WITH_BOTH] = {"a rule with limits and an answer", rule_keys, RULE_KEYS}};
 	struct rules_rule *rule = element;
 	const yaml_node_t *values[NODE_KEYS_MAX];
-	char unnamed[32];
-	unsigned kind;
-	int status = node_expect(reader, node, YAML_MAPPING_NODE,
-	                         "a rule such as { key: [ip], limits: [login] }");
+	char default_name[32];
+	unsigned variant;
+	int status = node_check_type(reader, node, YAML_MAPPING_NODE,
+	                             "a rule such as { key: [ip], limits: [login] }");
 
 	if (status != WEIR_OK)
 		return status;
-	kind = kind_of(reader, node);
-	if (kind == 0)
+	variant = rule_variant(reader, node);
+	if (variant == 0)
 		return node_error(reader, node, "expected limits or answer in a rule, found neither");
-	status = node_mapping(reader, node, &kinds[kind], kind, rule, values) ?:
-	         check_companions(reader, rule, values);
+	status = node_mapping(reader, node, &tables[variant], variant, rule, values)
+	             ?: check_companions(reader, rule, values);
 	if (status != WEIR_OK)
 		return status;
 	if (!rule->name) {
-		snprintf(unnamed, sizeof unnamed, "rule-%zu", name->index + 1);
-		rule->name = arena_copy(&reader->config->arena, slice_of(unnamed));
+		snprintf(default_name, sizeof default_name, "rule-%zu", name->index + 1);
+		rule->name = arena_copy(&reader->config->arena, slice_of(default_name));
 		if (!rule->name)
 			return node_no_memory(reader);
 	}
@@ -245,13 +254,14 @@ static int read_rules(struct reader *reader, const struct node_key *key, const y
 	int status = node_items(reader, value, &rules, array, &names);
 
 	(void)key;
-	if (status == WEIR_OK && !reader->limits_unknown) /* else rules have no limits' indexes */
+	/* Without readable limits the rules have no indexes of limits to check. */
+	if (status == WEIR_OK && !reader->limits_unreadable)
 		status = read_shared_limits(reader, names) ?: read_unused_limits(reader);
 	return status != WEIR_OK ? status : node_names_sort(reader, names, array->count, "rule");
 }
 
 static bool print_rules(const struct printer *printer, const struct node_key *key,
-                        const void *field, const void *otherwise)
+                        const void *field, const void *default_value)
 {
 	static const struct node_table table = {"a rule", rule_keys, RULE_KEYS};
 	static const struct rules_rule none;
@@ -259,10 +269,11 @@ static bool print_rules(const struct printer *printer, const struct node_key *ke
 	const struct rules_rule *rules = array->elements;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	for (size_t i = 0; i < array->count; i++) {
 		buffer_add_text(printer->out, "\n  - ");
-		node_print(printer, &(struct node_object){&table, COUNTS | BY_ANSWER, &rules[i], &none},
+		node_print(printer,
+		           &(struct node_object){&table, WITH_ANY_LIMITS | WITH_ANSWER, &rules[i], &none},
 		           "\n    ");
 	}
 	return array->count > 0;

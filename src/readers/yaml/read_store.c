@@ -1,4 +1,7 @@
-/* read_store.c: parses `store:` and the settings of a store that servers share. */
+/*
+ * read_store.c: parses and prints settings of stores in a rule file in YAML: `store:`, the memory,
+ * file or Redis that has the counts, the prefix of its keys, and percentages such as `chunk: 5%`.
+ */
 #include "base/number.h"
 #include "readers/yaml/read.h"
 #include "rules/store_kind.h"
@@ -6,9 +9,12 @@
 #define STORE_MAX  4096 /* bytes */
 #define PREFIX_MAX 64
 
-/* No message quotes the text, which may hold a password, but those of rules_store_kind_read. */
-static int read_place(struct reader *reader, const yaml_node_t *value, struct rules_text *out,
-                      enum rules_store_kind *place)
+/*
+ * Copies the text of a store and sets *store_kind. Messages of this file don't quote the text,
+ * since a URL may contain a password.
+ */
+static int read_store_text(struct reader *reader, const yaml_node_t *value, struct rules_text *out,
+                           enum rules_store_kind *store_kind)
 {
 	struct weir_error error = {0};
 	struct slice text = {0};
@@ -21,11 +27,11 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 		return node_error(reader, value, "expected at most %d bytes without a NUL, found others",
 		                  STORE_MAX);
 	*out = (struct rules_text){arena_copy(&reader->config->arena, text), reader->file,
-	                            (unsigned)value->start_mark.line + 1,
-	                            (unsigned)value->start_mark.column + 1};
+	                           (unsigned)value->start_mark.line + 1,
+	                           (unsigned)value->start_mark.column + 1};
 	if (!out->text)
 		return node_no_memory(reader);
-	if (rules_store_kind_read(out->text, place, &error) != WEIR_OK)
+	if (rules_store_kind_read(out->text, store_kind, &error) != WEIR_OK)
 		return node_error(reader, value, "%s", error.message);
 	return WEIR_OK;
 }
@@ -33,20 +39,20 @@ static int read_place(struct reader *reader, const yaml_node_t *value, struct ru
 static int read_store(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                       void *field)
 {
-	enum rules_store_kind place;
+	enum rules_store_kind store_kind;
 
 	(void)key;
-	return read_place(reader, value, field, &place);
+	return read_store_text(reader, value, field, &store_kind);
 }
 
 static int read_limit_store(struct reader *reader, const struct node_key *key,
                             const yaml_node_t *value, void *field)
 {
-	enum rules_store_kind place;
-	int status = read_place(reader, value, field, &place);
+	enum rules_store_kind store_kind;
+	int status = read_store_text(reader, value, field, &store_kind);
 
 	(void)key;
-	if (status == WEIR_OK && place == RULES_FILE)
+	if (status == WEIR_OK && store_kind == RULES_FILE)
 		return node_error(
 		    reader, value,
 		    "expected memory or a URL such as redis://127.0.0.1:6379/0, found a file, "
@@ -83,12 +89,12 @@ static int read_prefix(struct reader *reader, const struct node_key *key, const 
 }
 
 static bool print_percent(const struct printer *printer, const struct node_key *key,
-                          const void *field, const void *otherwise)
+                          const void *field, const void *default_value)
 {
 	unsigned percent = *(const unsigned *)field;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	buffer_printf(printer->out, "%u%%", percent);
 	return percent != 0;
 }

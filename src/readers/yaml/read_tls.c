@@ -1,4 +1,7 @@
-/* read_tls.c: parses `tls:`, the certificates and rules of TLS. The files are read by whoever uses them. */
+/*
+ * read_tls.c: parses and prints `tls:` of a rule file in YAML: the files of certificates, and which
+ * clients and versions of TLS a server accepts. It does not open the files.
+ */
 #include <string.h>
 
 #include "readers/yaml/read.h"
@@ -48,7 +51,7 @@ static int read_tls(struct reader *reader, const struct node_key *key, const yam
 		return status;
 	if (tls->clients != RULES_CLIENTS_NONE && !tls->ca)
 		return node_error(
-		    reader, node_find(reader, value, "clients"),
+		    reader, node_find_value(reader, value, "clients"),
 		    "expected `ca` beside clients, whose certificates it verifies, found none");
 	tls->line = (unsigned)value->start_mark.line + 1;
 	tls->column = (unsigned)value->start_mark.column + 1;
@@ -56,10 +59,10 @@ static int read_tls(struct reader *reader, const struct node_key *key, const yam
 }
 
 static bool print_tls(const struct printer *printer, const struct node_key *key, const void *field,
-                      const void *otherwise)
+                      const void *default_value)
 {
 	(void)key;
-	return node_print_flow(printer, &(struct node_object){&table, 0, field, otherwise});
+	return node_print_flow(printer, &(struct node_object){&table, 0, field, default_value});
 }
 
 const struct node_kind read_tls_kind = {read_tls, print_tls};

@@ -1,6 +1,7 @@
 /*
- * read_user.c: parses `users:`, a list of users, their proofs and permissions. No message shows a
- * secret, not even one that is no hash: it may be a password.
+ * read_user.c: parses and prints `users:` of a rule file in YAML. A user has one proof of identity
+ * (a token, password, certificate or Unix user) and permissions. No message shows a secret, not
+ * even one that is not a hash, because it may be a password.
  */
 #include <string.h>
 
@@ -12,13 +13,13 @@
 
 #define TOKEN_DIGITS 64 /* SHA-256 in hexadecimal */
 
-#define FIELD(name) offsetof(struct rules_user, name)
+#define FIELD(name)            offsetof(struct rules_user, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct rules_user, elements, count)
 
-static const struct word rights[] = {
+static const struct word permissions[] = {
     {"ask", RULES_MAY_ASK}, {"change", RULES_MAY_CHANGE}, {"admin", RULES_MAY_ADMIN}, {0}};
 
-/* HTTP sends it before a colon, and logs show it. */
+/* HTTP separates name and password by a colon, and logs separate names by blanks. */
 static int read_user_name(struct reader *reader, const struct node_key *key,
                           const yaml_node_t *value, void *field)
 {
@@ -42,36 +43,38 @@ static int copy_secret(struct reader *reader, struct slice text, void *field)
 static bool is_token_hash(struct slice text)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";
-	size_t n = 0;
+	size_t count = 0;
 
-	while (n < text.len && text.data[n] != '\0' && strchr(digits, text.data[n]))
-		n++;
-	return n == text.len && n == TOKEN_DIGITS;
+	while (count < text.len && text.data[count] != '\0' && strchr(digits, text.data[count]))
+		count++;
+	return count == text.len && count == TOKEN_DIGITS;
 }
 
-/* Methods that take much memory; the form is libcrypt's, see crypt(5). */
+/* Only methods that take much memory are allowed; the form is libcrypt's, see crypt(5). */
 static bool is_password_hash(struct slice text)
 {
 	static const struct slice methods[] = {SLICE("$y$"), SLICE("$gy$"), SLICE("$7$")};
-	static const char letters[] = "./0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$";
-	bool known = false;
+	static const char letters[] =
+	    "./0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$";
+	bool has_known_method = false;
 
-	for (size_t i = 0; i < sizeof methods / sizeof *methods && !known; i++)
-		known = slice_skip(&text, methods[i]);
+	for (size_t i = 0; i < sizeof methods / sizeof *methods && !has_known_method; i++)
+		has_known_method = slice_skip(&text, methods[i]);
 	for (size_t i = 0; i < text.len; i++)
 		if (text.data[i] == '\0' || !strchr(letters, text.data[i]))
 			return false;
 	/* Parameters, salt and hash: 43 letters of hash, and a $ before them. */
-	return known && text.len > 44 && text.len < SECRET_MAX && text.data[text.len - 44] == '$';
+	return has_known_method && text.len > 44 && text.len < SECRET_MAX &&
+	       text.data[text.len - 44] == '$';
 }
 
 /* Describes the text in place of a hash for a message, without showing it. */
-static const char *kind_of(struct slice text)
+static const char *describe_secret(struct slice text)
 {
 	struct slice rest = text;
 
-	return is_token_hash(text)                ? "the hash of a token"
-	       : is_password_hash(text)           ? "the hash of a password"
+	return is_token_hash(text)                 ? "the hash of a token"
+	       : is_password_hash(text)            ? "the hash of a password"
 	       : slice_skip(&rest, SLICE("weir_")) ? "a token itself"
 	       : slice_skip(&rest, SLICE("$"))     ? "a hash of another method, or a damaged one"
 	                                           : "another text";
@@ -84,10 +87,11 @@ static int read_token(struct reader *reader, const struct node_key *key, const y
 
 	(void)key;
 	if (!is_token_hash(text))
-		return node_error(reader, value,
-		                  "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "
-		                  "--token` prints it, found %s",
-		                  kind_of(text));
+		return node_error(
+		    reader, value,
+		    "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "
+		    "--token` prints it, found %s",
+		    describe_secret(text));
 	return copy_secret(reader, text, field);
 }
 
@@ -100,28 +104,29 @@ static int read_password(struct reader *reader, const struct node_key *key,
 	if (!is_password_hash(text))
 		return node_error(reader, value,
 		                  "expected the hash of a password, as `weir passwd` prints it, found %s",
-		                  kind_of(text));
+		                  describe_secret(text));
 	return copy_secret(reader, text, field);
 }
 
-static int read_right(struct reader *reader, struct node_name *name, const yaml_node_t *node,
-                      void *element)
+static int read_permission(struct reader *reader, struct node_name *name, const yaml_node_t *node,
+                           void *element)
 {
-	static const struct node_key right = {"may", .words = rights};
+	static const struct node_key permission = {"may", .words = permissions};
 
 	(void)name;
-	return node_read_word(reader, &right, node, element);
+	return node_read_word(reader, &permission, node, element);
 }
 
+/* Reads `may:`, a list of permissions, into a set of bits. */
 static int read_may(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                     void *field)
 {
 	static const struct node_items items = {.type = YAML_SEQUENCE_NODE,
 	                                        .expected = "a list such as [ask, change, admin]",
-	                                        .each = "right",
+	                                        .item_name = "right",
 	                                        .size = sizeof(unsigned),
 	                                        .required = true,
-	                                        .read = read_right};
+	                                        .read = read_permission};
 	struct node_array found = {0};
 	unsigned *may = field;
 	int status = node_items(reader, value, &items, &found, NULL);
@@ -133,24 +138,24 @@ static int read_may(struct reader *reader, const struct node_key *key, const yam
 }
 
 static bool print_may(const struct printer *printer, const struct node_key *key, const void *field,
-                      const void *otherwise)
+                      const void *default_value)
 {
 	unsigned may = *(const unsigned *)field;
 	const char *between = "";
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	buffer_add(printer->out, "[", 1);
-	for (const struct word *right = rights; right->name; right++)
-		if (may & right->value) {
-			buffer_printf(printer->out, "%s%s", between, right->name);
+	for (const struct word *permission = permissions; permission->name; permission++)
+		if (may & permission->value) {
+			buffer_printf(printer->out, "%s%s", between, permission->name);
 			between = ", ";
 		}
 	buffer_add(printer->out, "]", 1);
 	return true;
 }
 
-/* Its limit may be in another file, so nothing is looked for yet. */
+/* Reads the name or pattern of limits. They may be in another file, so they are looked up later. */
 static int read_pattern(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                         void *element)
 {
@@ -170,7 +175,7 @@ static void print_pattern(const struct printer *printer, const void *element)
 
 static const struct node_items patterns = {.type = YAML_SEQUENCE_NODE,
                                            .expected = "a list of limits such as [login, \"api*\"]",
-                                           .each = "limit",
+                                           .item_name = "limit",
                                            .size = sizeof(struct rules_text),
                                            .required = true,
                                            .read = read_pattern,
@@ -183,12 +188,12 @@ static const struct node_kind may_kind = {read_may, print_may};
 
 enum { USER_NAME, USER_PROOF, PROOFS = RULES_UNIX + 1 };
 
-/* The proofs stand in the order of enum rules_proof. */
+/* The keys of proofs are in the order of enum rules_proof, which is also the variant of a user. */
 static const struct node_key user_keys[] = {
     [USER_NAME] = {"name", &name_kind, FIELD(name), .required = true},
     [USER_PROOF + RULES_TOKEN] = {"token", &token_kind, FIELD(secret), 1u << RULES_TOKEN},
-    [USER_PROOF + RULES_PASSWORD] = {"password", &password_kind, FIELD(secret),
-                                     1u << RULES_PASSWORD},
+    [USER_PROOF +
+        RULES_PASSWORD] = {"password", &password_kind, FIELD(secret), 1u << RULES_PASSWORD},
     [USER_PROOF + RULES_CERTIFICATE] = {"certificate", &node_text, FIELD(secret),
                                         1u << RULES_CERTIFICATE, .min = 1, .max = SECRET_MAX},
     [USER_PROOF + RULES_UNIX] = {"unix", &node_text, FIELD(secret), 1u << RULES_UNIX, .min = 1,
@@ -200,39 +205,40 @@ static const struct node_key user_keys[] = {
 static const struct node_table user_table = {"a user", user_keys,
                                              sizeof user_keys / sizeof *user_keys};
 
-/* How many proofs the user has, and the last of them. */
-static int find_proof(struct reader *reader, const yaml_node_t *node, enum rules_proof *proof)
+/* Returns how many proofs the user has, and sets *proof to the last. */
+static int count_proofs(struct reader *reader, const yaml_node_t *node, enum rules_proof *proof)
 {
-	int n = 0;
+	int count = 0;
 
 	for (int i = 0; i < PROOFS; i++)
-		if (node_find(reader, node, user_keys[USER_PROOF + i].name)) {
+		if (node_find_value(reader, node, user_keys[USER_PROOF + i].name)) {
 			*proof = (enum rules_proof)i;
-			n++;
+			count++;
 		}
-	return n;
+	return count;
 }
 
-#define ONE_PROOF "expected one of token, password, certificate and unix in a user, found "
+#define EXPECTED_ONE_PROOF "expected one of token, password, certificate and unix in a user, found "
 
 static int read_user(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                      void *element)
 {
 	const yaml_node_t *values[NODE_KEYS_MAX];
 	struct rules_user *user = element;
-	int proofs, status = node_expect(reader, node, YAML_MAPPING_NODE,
-	                         "a user such as { name: shop, token: \"HASH\", may: [ask] }");
+	int proofs,
+	    status = node_check_type(reader, node, YAML_MAPPING_NODE,
+	                             "a user such as { name: shop, token: \"HASH\", may: [ask] }");
 
 	if (status != WEIR_OK)
 		return status;
-	proofs = find_proof(reader, node, &user->proof);
+	proofs = count_proofs(reader, node, &user->proof);
 	if (proofs > 1)
-		return node_error(reader, node, ONE_PROOF "several");
-	/* Without a proof all keys are known, so that a mistyped one is told. */
-	status = node_mapping(reader, node, &user_table, proofs ? 1u << user->proof : (1u << PROOFS) - 1, user,
-	                      values);
+		return node_error(reader, node, EXPECTED_ONE_PROOF "several");
+	/* A user without proof may have all keys, so that a misspelled key is reported first. */
+	status = node_mapping(reader, node, &user_table,
+	                      proofs ? 1u << user->proof : (1u << PROOFS) - 1, user, values);
 	if (status == WEIR_OK && proofs == 0)
-		status = node_error(reader, node, ONE_PROOF "none");
+		status = node_error(reader, node, EXPECTED_ONE_PROOF "none");
 	if (status != WEIR_OK)
 		return status;
 	name->text = slice_of(user->name);
@@ -248,16 +254,17 @@ static bool is_same_proof(const struct rules_user *a, const struct rules_user *b
 	       (a->proof == RULES_TOKEN ? strcasecmp : strcmp)(a->secret, b->secret) == 0;
 }
 
-/* It would be the first of the two. */
-static int check_proofs(struct reader *reader, const yaml_node_t *value,
-                        const struct rules_user *users, size_t count)
+/* Refuses two users with one proof. Equal passwords go unnoticed, since their hashes differ. */
+static int check_proofs_differ(struct reader *reader, const yaml_node_t *value,
+                               const struct rules_user *users, size_t count)
 {
 	for (size_t i = 1; i < count; i++)
 		for (size_t j = 0; j < i; j++)
 			if (is_same_proof(&users[i], &users[j]))
-				return node_error(reader, node_at(reader, value->data.sequence.items.start[i]),
-				                  "expected another %s than user '%s' has, found the same in user '%s'",
-				                  user_keys[USER_PROOF + users[i].proof].name, users[j].name, users[i].name);
+				return node_error(
+				    reader, node_at(reader, value->data.sequence.items.start[i]),
+				    "expected another %s than user '%s' has, found the same in user '%s'",
+				    user_keys[USER_PROOF + users[i].proof].name, users[j].name, users[i].name);
 	return WEIR_OK;
 }
 
@@ -266,7 +273,7 @@ static int read_users(struct reader *reader, const struct node_key *key, const y
 {
 	static const struct node_items users = {.type = YAML_SEQUENCE_NODE,
 	                                        .expected = "a list of users",
-	                                        .each = "user",
+	                                        .item_name = "user",
 	                                        .size = sizeof(struct rules_user),
 	                                        .required = true,
 	                                        .read = read_user};
@@ -279,18 +286,18 @@ static int read_users(struct reader *reader, const struct node_key *key, const y
 		                  node_item_count(value));
 	status = node_items(reader, value, &users, array, NULL);
 	if (status == WEIR_OK)
-		status = check_proofs(reader, value, array->elements, array->count);
+		status = check_proofs_differ(reader, value, array->elements, array->count);
 	return status;
 }
 
 static bool print_users(const struct printer *printer, const struct node_key *key,
-                        const void *field, const void *otherwise)
+                        const void *field, const void *default_value)
 {
 	const struct node_array *array = field;
 	const struct rules_user *users = array->elements;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	for (size_t i = 0; i < array->count; i++) {
 		buffer_add_text(printer->out, "\n  - ");
 		node_print_flow(printer, &(struct node_object){.table = &user_table,

@@ -1,4 +1,7 @@
-/* result.c: parses `result:`, plain data that a denial carries, and renders it to JSON once. */
+/*
+ * result.c: parses and prints `result:` of a rule file in YAML, a mapping that the answer to a
+ * denied request includes. It becomes JSON here, once, and not at each denial.
+ */
 #include "base/buffer.h"
 #include "base/text/json.h"
 #include "readers/reserved.h"
@@ -24,11 +27,11 @@ static void add_string(struct slice text, struct buffer *out)
 static void add_scalar(const yaml_node_t *node, struct buffer *out)
 {
 	struct slice text = node_slice(node);
-	bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+	bool is_unquoted = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
 	if (node_is_nothing(node))
 		buffer_add_text(out, "null");
-	else if (plain && is_json_word(text))
+	else if (is_unquoted && is_json_word(text))
 		buffer_add_slice(out, text);
 	else
 		add_string(text, out);
@@ -82,8 +85,8 @@ static int add_node(struct reader *reader, const yaml_node_t *node, struct buffe
 	return WEIR_OK;
 }
 
-/* The fields stand beside those of our own. */
-static int check_names(struct reader *reader, const yaml_node_t *node)
+/* Refuses names of fields that every answer has, since those of the result are beside them. */
+static int refuse_reserved_names(struct reader *reader, const yaml_node_t *node)
 {
 	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
 
@@ -102,10 +105,10 @@ static int read_result(struct reader *reader, const struct node_key *key, const 
 {
 	const char **result = field;
 	struct buffer out = {.max = RESULT_MAX};
-	int status = node_expect(reader, value, YAML_MAPPING_NODE, "a mapping of fields to values");
+	int status = node_check_type(reader, value, YAML_MAPPING_NODE, "a mapping of fields to values");
 
 	(void)key;
-	status = status ?: check_names(reader, value) ?: add_mapping(reader, value, &out);
+	status = status ?: refuse_reserved_names(reader, value) ?: add_mapping(reader, value, &out);
 	if (status == WEIR_OK && out.failed)
 		status =
 		    node_error(reader, value, "expected at most %d bytes as JSON, found more", RESULT_MAX);
@@ -119,12 +122,12 @@ static int read_result(struct reader *reader, const struct node_key *key, const 
 }
 
 static bool print_result(const struct printer *printer, const struct node_key *key,
-                         const void *field, const void *otherwise)
+                         const void *field, const void *default_value)
 {
 	const char *json = *(const char *const *)field;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	if (json)
 		scalar_add_json(printer->out, slice_of(json));
 	return json != NULL;

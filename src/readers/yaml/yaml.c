@@ -1,5 +1,7 @@
 /*
- * yaml.c: parses the bytes of a file into one checked tree, and reads and prints its topmost keys.
+ * yaml.c: reads a rule file in YAML into a configuration, and prints a configuration as YAML. This
+ * file parses the bytes, by libyaml, and has the table of the topmost keys; files named read_*.c
+ * have the tables of the keys below them.
  *
  * A file is parsed twice. The first pass goes through the events and refuses:
  *
@@ -18,13 +20,13 @@
 #include "rules/rate.h"
 #include "rules/scalar.h"
 
-#define NODES_MAX    65536
-#define CONNECTIONS_MAX 10000000
-#define SHORT_MAX_NS (60 * NS_PER_S)
+#define NODES_MAX         65536
+#define CONNECTIONS_MAX   10000000
+#define STORE_TIME_MAX_NS (60 * NS_PER_S)
 
-#define SHORT_EXPECTED "a time from 1ms to a minute such as 20ms"
+#define STORE_TIME_EXPECTED "a time from 1ms to a minute such as 20ms"
 
-#define FIELD(name) offsetof(struct weir_config, name)
+#define FIELD(name)            offsetof(struct weir_config, name)
 #define ARRAY(elements, count) NODE_ARRAY(struct weir_config, elements, count)
 
 static int refuse_grpc(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -96,12 +98,12 @@ static int read_protected(struct reader *reader, const struct node_key *key,
 }
 
 static bool print_protected(const struct printer *printer, const struct node_key *key,
-                            const void *field, const void *otherwise)
+                            const void *field, const void *default_value)
 {
 	const struct node_array *array = field;
 
 	(void)key;
-	(void)otherwise;
+	(void)default_value;
 	if (printer->config->unprotected)
 		buffer_add_text(printer->out, "no");
 	else if (array->count > 0)
@@ -111,14 +113,14 @@ static bool print_protected(const struct printer *printer, const struct node_key
 
 static const struct node_kind protected_kind = {read_protected, print_protected};
 
-/* As browsers write them: names that need other letters come as xn--. */
+/* Whether it is a name as browsers send it: in ASCII, with xn-- for other characters. */
 static bool is_host_name(struct slice name)
 {
-	static const char letters[] =
+	static const char characters[] =
 	    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
 
 	for (size_t i = 0; i < name.len; i++)
-		if (!memchr(letters, name.data[i], sizeof letters - 1))
+		if (!memchr(characters, name.data[i], sizeof characters - 1))
 			return false;
 	return name.len > 0 && name.data[name.len - 1] != '.';
 }
@@ -149,7 +151,7 @@ static int read_attribute_name(struct reader *reader, struct node_name *name,
 
 static const struct node_items attributes = {.type = YAML_SEQUENCE_NODE,
                                              .expected = "a list of attributes such as [tenant]",
-                                             .each = "attribute",
+                                             .item_name = "attribute",
                                              .size = sizeof(const char *),
                                              .read = read_attribute_name,
                                              .print = read_print_name};
@@ -208,14 +210,15 @@ static const struct node_key file_keys[] = {
     {"order", &node_word, FIELD(order), .words = orders},
     {"koala", &node_nested, .nested = &koala_table},
     {"attributes", &node_list, ARRAY(attributes, attribute_count), .items = &attributes},
-    {"nodes", &node_number, FIELD(nodes), .has = FIELD(has_nodes), .min = 1, .max = NODES_MAX},
+    {"nodes", &node_number, FIELD(nodes), .presence_flag = FIELD(has_nodes), .min = 1,
+     .max = NODES_MAX},
     {"prefix", &read_prefix_kind, FIELD(prefix)},
-    {"store_timeout", &node_duration, FIELD(store_timeout_ns), .expected = SHORT_EXPECTED,
-     .min = NS_PER_MS, .max = SHORT_MAX_NS},
+    {"store_timeout", &node_duration, FIELD(store_timeout_ns), .expected = STORE_TIME_EXPECTED,
+     .min = NS_PER_MS, .max = STORE_TIME_MAX_NS},
     {"denied_cache", &node_duration, FIELD(denied_cache_ns),
-     .expected = "a time of a minute at most such as 1s, or 0s", .max = SHORT_MAX_NS},
-    {"store_poll", &node_duration, FIELD(store_poll_ns), .expected = SHORT_EXPECTED,
-     .min = NS_PER_MS, .max = SHORT_MAX_NS},
+     .expected = "a time of a minute at most such as 1s, or 0s", .max = STORE_TIME_MAX_NS},
+    {"store_poll", &node_duration, FIELD(store_poll_ns), .expected = STORE_TIME_EXPECTED,
+     .min = NS_PER_MS, .max = STORE_TIME_MAX_NS},
     {"ipv6_prefix", &node_number, FIELD(ipv6_prefix), .min = 1, .max = 128},
     {"path_variants", &node_word, FIELD(path_variants), .words = read_switches},
     {"retry_jitter", &node_decimal, FIELD(retry_jitter), .max = 1},
@@ -234,8 +237,9 @@ static const struct node_key file_keys[] = {
 static const struct node_table file_table = {"the file", file_keys,
                                              sizeof file_keys / sizeof *file_keys};
 
-/* Errors of the encoding come with an offset in bytes only. */
-static int encoding_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
+/* Counts line and column, because libyaml reports errors of the encoding by an offset in bytes. */
+static int report_encoding_error(const yaml_parser_t *parser, struct slice text,
+                                 struct weir_error *error)
 {
 	unsigned line = 1, column = 1;
 
@@ -250,18 +254,20 @@ static int encoding_error(const yaml_parser_t *parser, struct slice text, struct
 	                    parser->problem);
 }
 
-/* The letter at a place that libyaml has marked, which counts letters. */
-static char letter_at(struct slice text, const yaml_mark_t *mark)
+/* Returns the character at a mark of libyaml, whose index counts characters, not bytes. */
+static char character_at(struct slice text, const yaml_mark_t *mark)
 {
 	size_t at = 0;
 
-	for (size_t letters = 0; at < text.len; at++)
-		if ((text.data[at] & 0xc0) != 0x80 && letters++ == mark->index)
+	for (size_t characters = 0; at < text.len; at++)
+		if ((text.data[at] & 0xc0) != 0x80 && characters++ == mark->index)
 			return text.data[at];
 	return '\0';
 }
 
-static int yaml_error(const yaml_parser_t *parser, struct slice text, struct weir_error *error)
+/* Turns an error of libyaml into one with our words and a position. */
+static int report_syntax_error(const yaml_parser_t *parser, struct slice text,
+                               struct weir_error *error)
 {
 	const yaml_mark_t *mark = &parser->problem_mark;
 	const char *context = parser->context;
@@ -269,16 +275,17 @@ static int yaml_error(const yaml_parser_t *parser, struct slice text, struct wei
 	if (parser->error == YAML_MEMORY_ERROR)
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 	if (parser->error == YAML_READER_ERROR)
-		return encoding_error(parser, text, error);
-	if (letter_at(text, mark) == '\t')
-		return error_set_at(error, WEIR_ESYNTAX, (unsigned)mark->line + 1, (unsigned)mark->column + 1,
+		return report_encoding_error(parser, text, error);
+	if (character_at(text, mark) == '\t')
+		return error_set_at(error, WEIR_ESYNTAX, (unsigned)mark->line + 1,
+		                    (unsigned)mark->column + 1,
 		                    "expected blanks to indent by, found a tab");
 	return error_set_at(error, WEIR_ESYNTAX, (unsigned)mark->line + 1, (unsigned)mark->column + 1,
 	                    "expected YAML, found: %s%s%s", parser->problem, context ? " " : "",
 	                    context ? context : "");
 }
 
-static bool parser_open(yaml_parser_t *parser, struct slice text)
+static bool open_parser(yaml_parser_t *parser, struct slice text)
 {
 	if (!yaml_parser_initialize(parser))
 		return false;
@@ -287,35 +294,39 @@ static bool parser_open(yaml_parser_t *parser, struct slice text)
 	return true;
 }
 
-/* The position of the events in the tree. */
+/* In which mappings and lists the first pass is, from the outermost to the innermost. */
 struct nesting {
 	int depth;
 	struct {
-		bool mapping;
-		bool value_next; /* of a mapping's pair */
-	} level[NODE_DEPTH_MAX + 1];
-	bool document_seen;
+		bool is_mapping;
+		bool expects_value; /* the next node of a mapping is a value, not a key */
+	} levels[NODE_DEPTH_MAX + 1];
+	bool has_document;
 };
 
-/* Neither a tag nor an alias is shown: the text may be a password that begins with such a letter. */
+/*
+ * Checks the beginning of a text, list or mapping. Messages never show a tag or an alias, since the
+ * text may be a password that begins with ! or *.
+ */
 static int check_node(struct reader *reader, const yaml_event_t *event, const yaml_char_t *tag,
                       struct nesting *nesting)
 {
-	bool mapping = nesting->level[nesting->depth].mapping;
-	bool is_key = mapping && !nesting->level[nesting->depth].value_next;
+	bool is_mapping = nesting->levels[nesting->depth].is_mapping;
+	bool is_key = is_mapping && !nesting->levels[nesting->depth].expects_value;
 
 	if (tag)
-		return node_error(reader, event, "expected no tag, found one; quote text that begins with !");
+		return node_error(reader, event,
+		                  "expected no tag, found one; quote text that begins with !");
 	if (is_key && event->type != YAML_SCALAR_EVENT)
 		return node_error(reader, event, "expected a name, found a list or mapping");
-	nesting->level[nesting->depth].value_next = is_key;
+	nesting->levels[nesting->depth].expects_value = is_key;
 	if (event->type == YAML_SCALAR_EVENT)
 		return WEIR_OK;
 	if (nesting->depth == NODE_DEPTH_MAX)
 		return node_error(reader, event, "expected at most %d levels, found more", NODE_DEPTH_MAX);
 	nesting->depth++;
-	nesting->level[nesting->depth].mapping = event->type == YAML_MAPPING_START_EVENT;
-	nesting->level[nesting->depth].value_next = false;
+	nesting->levels[nesting->depth].is_mapping = event->type == YAML_MAPPING_START_EVENT;
+	nesting->levels[nesting->depth].expects_value = false;
 	return WEIR_OK;
 }
 
@@ -323,13 +334,14 @@ static int check_event(struct reader *reader, const yaml_event_t *event, struct 
 {
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
-		if (nesting->document_seen)
+		if (nesting->has_document)
 			return node_error(reader, event, "expected one document, found a second one");
-		nesting->document_seen = true;
+		nesting->has_document = true;
 		return WEIR_OK;
 	case YAML_ALIAS_EVENT:
-		return node_error(reader, event,
-		                  "expected values written out, found an alias; quote text that begins with *");
+		return node_error(
+		    reader, event,
+		    "expected values written out, found an alias; quote text that begins with *");
 	case YAML_SCALAR_EVENT:
 		return check_node(reader, event, event->data.scalar.tag, nesting);
 	case YAML_SEQUENCE_START_EVENT:
@@ -345,30 +357,32 @@ static int check_event(struct reader *reader, const yaml_event_t *event, struct 
 	}
 }
 
-static int check_text(struct reader *reader, struct slice text)
+/* The first pass over the events, see above. */
+static int refuse_unsafe_yaml(struct reader *reader, struct slice text)
 {
 	struct nesting nesting = {0};
 	yaml_parser_t parser;
 	int status = WEIR_OK;
-	bool more = true;
+	bool has_more = true;
 
-	if (!parser_open(&parser, text))
+	if (!open_parser(&parser, text))
 		return node_no_memory(reader);
-	while (more && status == WEIR_OK) {
+	while (has_more && status == WEIR_OK) {
 		yaml_event_t event;
 
 		if (yaml_parser_parse(&parser, &event)) {
-			more = event.type != YAML_STREAM_END_EVENT;
+			has_more = event.type != YAML_STREAM_END_EVENT;
 			status = check_event(reader, &event, &nesting);
 			yaml_event_delete(&event);
 		} else {
-			status = yaml_error(&parser, text, reader->error);
+			status = report_syntax_error(&parser, text, reader->error);
 		}
 	}
 	yaml_parser_delete(&parser);
 	return status;
 }
 
+/* The second pass: makes the tree and reads it into the configuration. */
 static int read_tree(struct reader *reader, struct slice text)
 {
 	yaml_document_t document;
@@ -376,7 +390,7 @@ static int read_tree(struct reader *reader, struct slice text)
 	const yaml_node_t *root;
 	int status = WEIR_OK;
 
-	if (!parser_open(&parser, text))
+	if (!open_parser(&parser, text))
 		return node_no_memory(reader);
 	if (yaml_parser_load(&parser, &document)) {
 		reader->document = &document;
@@ -385,7 +399,7 @@ static int read_tree(struct reader *reader, struct slice text)
 			status = node_mapping(reader, root, &file_table, 0, reader->config, NULL);
 		yaml_document_delete(&document);
 	} else {
-		status = yaml_error(&parser, text, reader->error);
+		status = report_syntax_error(&parser, text, reader->error);
 	}
 	yaml_parser_delete(&parser);
 	return status;
@@ -400,8 +414,9 @@ int yaml_read(struct weir_config *config, const struct source *source, struct we
 
 	/* libyaml would count a byte order mark as a column, and so as indentation. */
 	slice_skip(&rest, SLICE("\xef\xbb\xbf"));
-	status = check_text(&reader, rest) ?: read_tree(&reader, rest);
-	if (status != WEIR_OK) /* which may be half read */
+	status = refuse_unsafe_yaml(&reader, rest) ?: read_tree(&reader, rest);
+	/* After a mistake these may be half read. */
+	if (status != WEIR_OK)
 		config->limit_count = config->rule_count = config->user_count = 0;
 	return status;
 }

@@ -1,3 +1,8 @@
+/*
+ * yaml_node.c: reads mappings and lists of a rule file in YAML into structs. A table describes each
+ * mapping: which keys it may have, and the field and the type of each. Mistakes such as unknown or
+ * missing keys are found and reported here, for all mappings alike.
+ */
 #include "readers/yaml/yaml_node.h"
 
 #include <assert.h>
@@ -48,13 +53,13 @@ const yaml_node_t *node_at(struct reader *reader, int id)
 	return yaml_document_get_node(reader->document, id);
 }
 
-int node_expect(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
-                const char *what)
+int node_check_type(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
+                    const char *what)
 {
 	return node->type == type ? WEIR_OK : node_expected(reader, node, what);
 }
 
-const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, const char *name)
+const yaml_node_t *node_find_value(struct reader *reader, const yaml_node_t *node, const char *name)
 {
 	const yaml_node_pair_t *pairs = node->data.mapping.pairs.start;
 
@@ -66,49 +71,50 @@ const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, con
 
 /*
  * Lets a mapping or a list be read on after a part of it had a mistake: adds a remark about the
- * mistake, sets *mistaken and returns WEIR_OK. Only WEIR_ENOMEM ends the reading.
+ * mistake, sets *had_mistake and returns WEIR_OK. Only WEIR_ENOMEM ends the reading.
  */
-static int continue_after(struct reader *reader, int status, bool *mistaken)
+static int continue_after(struct reader *reader, int status, bool *had_mistake)
 {
 	struct weir_error *error = reader->error;
 
 	if (status == WEIR_OK || status == WEIR_ENOMEM)
 		return status;
-	*mistaken = true;
+	*had_mistake = true;
 	if (!*error->message) /* a mistake in a part of the part, which has its remark already */
 		return WEIR_OK;
-	status = remark_add(reader->config, REMARK_ERROR(reader->file, error->line, error->column), "%s",
-	                    error->message);
+	status = remark_add(reader->config, REMARK_ERROR(reader->file, error->line, error->column),
+	                    "%s", error->message);
 	*error = (struct weir_error){0};
 	return status == WEIR_OK ? WEIR_OK : node_no_memory(reader);
 }
 
-int node_both(struct reader *reader, int first, int second)
+int node_merge_status(struct reader *reader, int first, int second)
 {
-	bool mistaken = first != WEIR_OK;
-	int status = continue_after(reader, second, &mistaken);
+	bool had_mistake = first != WEIR_OK;
+	int status = continue_after(reader, second, &had_mistake);
 
-	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
+	return status == WEIR_OK && had_mistake ? WEIR_EINVAL : status;
 }
 
+/* Whether objects of the kind `variant`, a bit, may have the key. */
 static bool has_key(const struct node_key *key, unsigned variant)
 {
 	return key->variants == 0 || (key->variants & variant);
 }
 
-/* A mapping's pairs in the order of its table, of whose rows an object of that kind has some. */
+/* The pairs of a mapping in the order of its table; `variant` as in has_key. */
 struct pairs {
 	const struct node_table *table;
 	unsigned variant;
-	const yaml_node_t *keys[NODE_KEYS_MAX], *values[NODE_KEYS_MAX]; /* NULL if not there */
-	bool meant[NODE_KEYS_MAX]; /* another key is there that was probably to be this one */
+	const yaml_node_t *keys[NODE_KEYS_MAX], *values[NODE_KEYS_MAX]; /* NULL if the key is absent */
+	bool has_misspelled_key[NODE_KEYS_MAX]; /* the key is there, but probably misspelled */
 };
 
-static int unknown_key(struct reader *reader, const yaml_node_t *node, struct pairs *pairs)
+static int report_unknown_key(struct reader *reader, const yaml_node_t *node, struct pairs *pairs)
 {
 	const struct node_table *table = pairs->table;
 	struct phrase known = {0};
-	const char *near = NULL;
+	const char *probable = NULL;
 
 	for (size_t i = 0; i < table->count; i++) {
 		const char *name = table->keys[i].name;
@@ -116,16 +122,17 @@ static int unknown_key(struct reader *reader, const yaml_node_t *node, struct pa
 		if (table->keys[i].hidden || !has_key(&table->keys[i], pairs->variant))
 			continue;
 		phrase_add(&known, slice_of(name));
-		if (!near && is_misspelling(node_slice(node), slice_of(name))) {
-			near = name;
-			pairs->meant[i] = true;
+		if (!probable && is_misspelling(node_slice(node), slice_of(name))) {
+			probable = name;
+			pairs->has_misspelled_key[i] = true;
 		}
 	}
 	return node_error(reader, node, "expected a key of %s (%s), found %s", table->what, known.text,
-	                  node_found_near(node, near).text);
+	                  node_found_near(node, probable).text);
 }
 
-static int sort_pair(struct reader *reader, const yaml_node_pair_t *pair, struct pairs *pairs)
+/* Stores a pair of the mapping at its row of the table; an error for unknown and repeated keys. */
+static int assign_pair(struct reader *reader, const yaml_node_pair_t *pair, struct pairs *pairs)
 {
 	const struct node_table *table = pairs->table;
 	const yaml_node_t *key = node_at(reader, pair->key);
@@ -135,33 +142,34 @@ static int sort_pair(struct reader *reader, const yaml_node_pair_t *pair, struct
 	                               slice_equal(node_slice(key), slice_of(table->keys[row].name))))
 		row++;
 	if (row == table->count)
-		return unknown_key(reader, key, pairs);
+		return report_unknown_key(reader, key, pairs);
 	if (pairs->values[row])
-		return node_error(reader, key,
-		                  "expected each key of %s once, found \"%s\" again: the first is in line %u",
-		                  table->what, table->keys[row].name,
-		                  (unsigned)pairs->keys[row]->start_mark.line + 1);
+		return node_error(
+		    reader, key,
+		    "expected each key of %s once, found \"%s\" again: the first is in line %u",
+		    table->what, table->keys[row].name, (unsigned)pairs->keys[row]->start_mark.line + 1);
 	pairs->keys[row] = key;
 	pairs->values[row] = node_at(reader, pair->value);
 	return WEIR_OK;
 }
 
-static int read_value(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                      char *object)
+static int read_key_value(struct reader *reader, const struct node_key *key,
+                          const yaml_node_t *value, char *object)
 {
-	if (key->has)
-		*(bool *)(object + key->has) = true;
+	if (key->presence_flag)
+		*(bool *)(object + key->presence_flag) = true;
 	return key->kind ? key->kind->read(reader, key, value, object + key->offset) : WEIR_OK;
 }
 
+/* Reads the value of a row, or reports that a required key is missing. */
 static int read_key(struct reader *reader, const yaml_node_t *node, const struct pairs *pairs,
                     size_t row, void *object)
 {
 	const struct node_key *key = &pairs->table->keys[row];
 
 	if (pairs->values[row])
-		return read_value(reader, key, pairs->values[row], object);
-	if (key->required && has_key(key, pairs->variant) && !pairs->meant[row])
+		return read_key_value(reader, key, pairs->values[row], object);
+	if (key->required && has_key(key, pairs->variant) && !pairs->has_misspelled_key[row])
 		return node_error(reader, node, "expected %s in %s, found none", key->name,
 		                  pairs->table->what);
 	return WEIR_OK;
@@ -171,25 +179,25 @@ int node_mapping(struct reader *reader, const yaml_node_t *node, const struct no
                  unsigned variant, void *object, const yaml_node_t *values[NODE_KEYS_MAX])
 {
 	struct pairs pairs = {.table = table, .variant = variant};
-	bool mistaken = false;
+	bool had_mistake = false;
 	char expected[64];
 	int status;
 
 	snprintf(expected, sizeof expected, "%s as a mapping", table->what);
-	status = node_expect(reader, node, YAML_MAPPING_NODE, expected);
+	status = node_check_type(reader, node, YAML_MAPPING_NODE, expected);
 	if (status != WEIR_OK)
 		return status;
 	for (size_t i = 0; i < node_pair_count(node) && status == WEIR_OK; i++)
-		status = continue_after(reader, sort_pair(reader, &node->data.mapping.pairs.start[i], &pairs),
-		               &mistaken);
+		status = continue_after(
+		    reader, assign_pair(reader, &node->data.mapping.pairs.start[i], &pairs), &had_mistake);
 	for (size_t i = 0; i < table->count && status == WEIR_OK; i++)
-		status = continue_after(reader, read_key(reader, node, &pairs, i, object), &mistaken);
+		status = continue_after(reader, read_key(reader, node, &pairs, i, object), &had_mistake);
 	if (values)
 		memcpy(values, pairs.values, sizeof pairs.values);
-	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
+	return status == WEIR_OK && had_mistake ? WEIR_EINVAL : status;
 }
 
-static bool is_clean(struct slice text)
+static bool has_no_control_characters(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7f)
@@ -198,7 +206,7 @@ static bool is_clean(struct slice text)
 }
 
 int node_read_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field)
+                   void *field)
 {
 	const char **out = field;
 	struct slice text;
@@ -206,7 +214,7 @@ int node_read_text(struct reader *reader, const struct node_key *key, const yaml
 
 	if (value->type == YAML_SCALAR_NODE) {
 		text = node_slice(value);
-		if (text.len >= key->min && text.len <= key->max && is_clean(text)) {
+		if (text.len >= key->min && text.len <= key->max && has_no_control_characters(text)) {
 			*out = arena_copy(&reader->config->arena, text);
 			return *out ? WEIR_OK : node_no_memory(reader);
 		}
@@ -224,7 +232,7 @@ int node_name(struct reader *reader, const yaml_node_t *node, const char **out)
 }
 
 int node_read_number(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                void *field)
+                     void *field)
 {
 	uint64_t *out = field;
 	char expected[96];
@@ -238,7 +246,7 @@ int node_read_number(struct reader *reader, const struct node_key *key, const ya
 }
 
 int node_read_decimal(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                 void *field)
+                      void *field)
 {
 	double *number = field;
 	char expected[80];
@@ -253,7 +261,7 @@ int node_read_decimal(struct reader *reader, const struct node_key *key, const y
 }
 
 int node_read_duration(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-                  void *field)
+                       void *field)
 {
 	uint64_t *ns = field;
 
@@ -264,23 +272,23 @@ int node_read_duration(struct reader *reader, const struct node_key *key, const 
 }
 
 int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
-              void *field)
+                   void *field)
 {
 	bool scalar = value->type == YAML_SCALAR_NODE;
 	struct phrase known = {0};
-	const char *near = NULL;
+	const char *probable = NULL;
 
 	for (const struct word *word = key->words; word->name; word++) {
 		if (scalar && slice_equal(node_slice(value), slice_of(word->name))) {
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
-		if (scalar && !near && is_misspelling(node_slice(value), slice_of(word->name)))
-			near = word->name;
+		if (scalar && !probable && is_misspelling(node_slice(value), slice_of(word->name)))
+			probable = word->name;
 		phrase_add(&known, slice_of(word->name));
 	}
 	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
-	                  node_found_near(value, near).text);
+	                  node_found_near(value, probable).text);
 }
 
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
@@ -299,21 +307,22 @@ int node_warning(struct reader *reader, const yaml_node_t *node, const char *for
 	           : node_no_memory(reader);
 }
 
-static size_t digits_end(struct slice text, size_t from)
+static size_t skip_digits(struct slice text, size_t from)
 {
 	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
 		from++;
 	return from;
 }
 
+/* A point without digits behind it does not belong to the number. */
 size_t node_number_end(struct slice text, size_t from)
 {
 	size_t first = from + (from < text.len && text.data[from] == '-');
-	size_t end = digits_end(text, first), fraction;
+	size_t end = skip_digits(text, first), fraction;
 
 	if (end == first)
 		return from;
-	fraction = end < text.len && text.data[end] == '.' ? digits_end(text, end + 1) : 0;
+	fraction = end < text.len && text.data[end] == '.' ? skip_digits(text, end + 1) : 0;
 	return fraction > end + 1 ? fraction : end;
 }
 
@@ -334,7 +343,7 @@ static int compare_names(const void *a, const void *b)
 
 int node_names_sort(struct reader *reader, struct node_name *names, size_t count, const char *what)
 {
-	bool mistaken = false;
+	bool had_mistake = false;
 	int status = WEIR_OK;
 
 	if (count > 0)
@@ -343,14 +352,16 @@ int node_names_sort(struct reader *reader, struct node_name *names, size_t count
 		if (!slice_equal(names[first].text, names[i].text))
 			first = i;
 		else
-			status = continue_after(reader,
-			               node_error(reader, names[i].node,
-			                          "expected each %s once, found \"%.*s\" again: the first is in "
-			                          "line %u", what, (int)names[i].text.len, names[i].text.data,
-			                          (unsigned)names[first].node->start_mark.line + 1),
-			               &mistaken);
+			status = continue_after(
+			    reader,
+			    node_error(reader, names[i].node,
+			               "expected each %s once, found \"%.*s\" again: the first is in "
+			               "line %u",
+			               what, (int)names[i].text.len, names[i].text.data,
+			               (unsigned)names[first].node->start_mark.line + 1),
+			    &had_mistake);
 	}
-	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
+	return status == WEIR_OK && had_mistake ? WEIR_EINVAL : status;
 }
 
 const struct node_name *node_names_find(const struct node_name *names, size_t count,
@@ -377,35 +388,37 @@ int node_items(struct reader *reader, const yaml_node_t *node, const struct node
 {
 	struct arena *arena = &reader->config->arena;
 	bool pairs = items->type == YAML_MAPPING_NODE;
-	struct node_name *own;
-	bool mistaken = false;
-	int status = node_expect(reader, node, items->type, items->expected);
+	struct node_name *item_names;
+	bool had_mistake = false;
+	int status = node_check_type(reader, node, items->type, items->expected);
 
 	if (status != WEIR_OK)
 		return status;
 	out->count = pairs ? node_pair_count(node) : node_item_count(node);
 	if (items->required && out->count == 0)
 		return node_error(reader, node, "expected at least one %s, found an empty list",
-		                  items->each);
+		                  items->item_name);
 	out->elements = arena_array(arena, out->count, items->size);
-	own = arena_array(arena, out->count, sizeof *own);
-	if (!out->elements || !own)
+	item_names = arena_array(arena, out->count, sizeof *item_names);
+	if (!out->elements || !item_names)
 		return node_no_memory(reader);
 	for (size_t i = 0; i < out->count && status == WEIR_OK; i++) {
 		const yaml_node_pair_t *pair = &node->data.mapping.pairs.start[i];
 		const yaml_node_t *value =
 		    node_at(reader, pairs ? pair->value : node->data.sequence.items.start[i]);
 
-		own[i] = (struct node_name){.node = pairs ? node_at(reader, pair->key) : value, .index = i};
-		if (own[i].node->type == YAML_SCALAR_NODE)
-			own[i].text = node_slice(own[i].node);
+		item_names[i] =
+		    (struct node_name){.node = pairs ? node_at(reader, pair->key) : value, .index = i};
+		if (item_names[i].node->type == YAML_SCALAR_NODE)
+			item_names[i].text = node_slice(item_names[i].node);
 		status = continue_after(
-		    reader, items->read(reader, &own[i], value, (char *)out->elements + i * items->size),
-		    &mistaken);
+		    reader,
+		    items->read(reader, &item_names[i], value, (char *)out->elements + i * items->size),
+		    &had_mistake);
 	}
 	if (names)
-		*names = own;
-	else if (status == WEIR_OK && !mistaken && items->each)
-		status = node_names_sort(reader, own, out->count, items->each);
-	return status == WEIR_OK && mistaken ? WEIR_EINVAL : status;
+		*names = item_names;
+	else if (status == WEIR_OK && !had_mistake && items->item_name)
+		status = node_names_sort(reader, item_names, out->count, items->item_name);
+	return status == WEIR_OK && had_mistake ? WEIR_EINVAL : status;
 }

@@ -25,7 +25,7 @@
 #include "rules/model.h"
 
 #define NODE_KEYS_MAX  32 /* rows of a table */
-#define RULES_NAME_MAX  64 /* bytes of a limit's, rule's or attribute's name */
+#define RULES_NAME_MAX 64 /* bytes of a limit's, rule's or attribute's name */
 #define NODE_DEPTH_MAX 32 /* mappings and lists in each other */
 
 /* A node with its name: all limits, or all rules; sorted by name. */
@@ -43,8 +43,8 @@ struct reader {
 	const char *directory;          /* of relative file names; NULL for the working one */
 	struct weir_error *error;       /* may be NULL */
 	const struct node_name *limits; /* `config->limit_count` of them, once these are read */
-	bool limits_unknown;            /* for they could not be read at all */
-	const char *file;               /* that the text is of, or NULL */
+	bool limits_unreadable;         /* names in rules can't be looked up */
+	const char *file;               /* for remarks; NULL if the text is not from a file */
 };
 
 struct printer {
@@ -58,21 +58,21 @@ struct node_kind {
 	            void *field);
 	/*
 	 * Appends the value, which is on lines of its own if it begins with a newline. Returns false if
-	 * it need not be printed, because it equals the default at `otherwise`, which may be NULL. The
-	 * function is NULL for values that are never printed.
+	 * it need not be printed, because it equals the default at `default_value`, which may be NULL.
+	 * The function is NULL for values that are never printed.
 	 */
 	bool (*print)(const struct printer *printer, const struct node_key *key, const void *field,
-	              const void *otherwise);
+	              const void *default_value);
 };
 
 struct node_key {
 	const char *name;
-	const struct node_kind *kind;  /* NULL if the mapping's owner reads and prints it */
-	size_t offset;                 /* of the field in the object */
-	unsigned variants;             /* kinds of the object that have this key, as bits; 0 if all */
-	bool required;                 /* in these */
-	bool hidden;                   /* known, but not among the keys that errors name */
-	size_t has;                    /* of a bool that says whether the key was given, or 0 */
+	const struct node_kind *kind; /* NULL if the mapping's owner reads and prints it */
+	size_t offset;                /* of the field in the object */
+	unsigned variants;            /* kinds of the object that have this key, as bits; 0 if all */
+	bool required;                /* in objects of these kinds */
+	bool hidden;                  /* known, but not among the keys that errors name */
+	size_t presence_flag;         /* offset of a bool that is set if the key is there, or 0 */
 	union {
 		const struct word *words;        /* node_word */
 		const struct node_items *items;  /* node_list */
@@ -85,10 +85,10 @@ struct node_key {
 /* The items of a list, or the pairs of a mapping, which fill an array. */
 struct node_items {
 	yaml_node_type_t type;
-	const char *expected; /* "a list of rules" */
-	const char *each;     /* "rule": no two have one name; NULL if they may be equal */
-	size_t size;          /* of an element */
-	bool required;        /* at least one */
+	const char *expected;  /* "a list of rules" */
+	const char *item_name; /* "rule": no two have one name; NULL if they may be equal */
+	size_t size;           /* of an element */
+	bool required;         /* at least one */
 	/* `name` is the item, or the pair's key; an item that has its name inside puts it there. */
 	int (*read)(struct reader *reader, struct node_name *name, const yaml_node_t *node,
 	            void *element);
@@ -104,7 +104,8 @@ struct node_array {
 /** The offset of an array in an object, where its count must stand behind it. */
 #define NODE_ARRAY(type, elements, count)                                                          \
 	(offsetof(type, elements) +                                                                    \
-	 0 * sizeof(char[offsetof(type, count) - offsetof(type, elements) == sizeof(void *) ? 1 : -1]))
+	 0 * sizeof(                                                                                   \
+	         char[offsetof(type, count) - offsetof(type, elements) == sizeof(void *) ? 1 : -1]))
 
 struct node_table {
 	const char *what; /* "a limit" */
@@ -127,8 +128,8 @@ struct node_object {
 };
 
 /**
- * Appends `name: value` of each key that is to be printed, with `between` between them. Whether
- * there are any.
+ * Appends `name: value` of each key that is to be printed, separated by `between`. Returns whether
+ * there were any.
  */
 bool node_print(const struct printer *printer, const struct node_object *object,
                 const char *between);
@@ -144,7 +145,7 @@ extern const struct node_kind node_decimal;  /* double */
 extern const struct node_kind node_duration; /* uint64_t, in nanoseconds */
 extern const struct node_kind node_word;     /* an enum */
 extern const struct node_kind node_list;     /* struct node_array */
-extern const struct node_kind node_nested;   /* the object itself: the mapping's keys fill it, too */
+extern const struct node_kind node_nested; /* the object itself: the mapping's keys fill it, too */
 
 /* The `read` functions of these kinds, for kinds that do more. */
 int node_read_text(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
@@ -158,7 +159,7 @@ int node_read_duration(struct reader *reader, const struct node_key *key, const 
 int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                    void *field);
 bool node_print_text(const struct printer *printer, const struct node_key *key, const void *field,
-                     const void *otherwise);
+                     const void *default_value);
 
 /**
  * Reads `node` into `out`. `names`, if not NULL, gets the items' names in the order of the file,
@@ -167,7 +168,7 @@ bool node_print_text(const struct printer *printer, const struct node_key *key, 
 int node_items(struct reader *reader, const yaml_node_t *node, const struct node_items *items,
                struct node_array *out, struct node_name **names);
 
-/** `node` as a name of 1 to RULES_NAME_MAX bytes. */
+/** Copies `node`, a name of 1 to RULES_NAME_MAX bytes, into *out. */
 int node_name(struct reader *reader, const yaml_node_t *node, const char **out);
 
 /** Sorts `names`; an error where two are equal. `what`: "limit". */
@@ -176,12 +177,16 @@ const struct node_name *node_names_find(const struct node_name *names, size_t co
                                         struct slice text);
 
 /** Fails unless `node` has that type; `what` says what was expected. */
-int node_expect(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
-                const char *what);
-/** The status of two parts of one thing: a mistake in the first keeps the second from nothing. */
-int node_both(struct reader *reader, int first, int second);
+int node_check_type(struct reader *reader, const yaml_node_t *node, yaml_node_type_t type,
+                    const char *what);
+/**
+ * Returns the status of an object from those of two parts of it, and stores the mistake of the
+ * second, so that both have been read and reported even if the first had a mistake.
+ */
+int node_merge_status(struct reader *reader, int first, int second);
 /** The value of `name` in the mapping `node`, or NULL. */
-const yaml_node_t *node_find(struct reader *reader, const yaml_node_t *node, const char *name);
+const yaml_node_t *node_find_value(struct reader *reader, const yaml_node_t *node,
+                                   const char *name);
 const yaml_node_t *node_at(struct reader *reader, int id);
 
 static inline struct slice node_slice(const yaml_node_t *scalar)
@@ -206,7 +211,7 @@ static inline size_t node_pair_count(const yaml_node_t *mapping)
 	return (size_t)(mapping->data.mapping.pairs.top - mapping->data.mapping.pairs.start);
 }
 
-/** The end of the number at `from`, such as 7, -1 or 2.50, or `from` when there is none. */
+/** Returns the end of a number at `from`, such as 7, -1 or 2.50, or `from` if there is none. */
 size_t node_number_end(struct slice text, size_t from);
 
 /** The text of a node for a message, quoted and cut to a few words. */
@@ -215,7 +220,7 @@ struct phrase node_found(const yaml_node_t *node);
 #define node_error(reader, node, ...)                                                              \
 	error_set_at((reader)->error, WEIR_EINVAL, (unsigned)(node)->start_mark.line + 1,              \
 	             (unsigned)(node)->start_mark.column + 1, __VA_ARGS__)
-/** A warning about `node`, which keeps nothing from being read. 0 or ENOMEM. */
+/** Adds a warning about `node`, which is read all the same. 0 or ENOMEM. */
 int node_warning(struct reader *reader, const yaml_node_t *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /**
