@@ -1,4 +1,7 @@
-/* form.c: parses ranges of numbers, and addresses, networks and their patterns. */
+/*
+ * form.c: parses the values of conditions that have a special form: ranges of numbers, addresses,
+ * networks and patterns of addresses. All other values are texts.
+ */
 #include "rules/form.h"
 
 static bool is_digit(char c)
@@ -6,8 +9,8 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* The end of the whole number that `text` has at `from`, or `from`. */
-static size_t number_end(struct slice text, size_t from)
+/* Returns where the whole number ends that begins at `from`, or `from` if there is none. */
+static size_t find_number_end(struct slice text, size_t from)
 {
 	size_t first = from + (from < text.len && text.data[from] == '-'), end = first;
 
@@ -16,14 +19,15 @@ static size_t number_end(struct slice text, size_t from)
 	return end == first ? from : end;
 }
 
-static enum form read_numbers(struct rules_value *out)
+/* Reads "1-5"; the numbers may be negative. FORM_TEXT if it isn't two numbers and a dash. */
+static enum form read_number_range(struct rules_value *out)
 {
 	struct slice text = out->text;
-	size_t dash = number_end(text, 0);
+	size_t dash = find_number_end(text, 0);
 	struct rules_numbers numbers;
+	bool has_dash = dash > 0 && dash < text.len && text.data[dash] == '-';
 
-	if (dash == 0 || dash == text.len || text.data[dash] != '-' || dash + 1 == text.len ||
-	    number_end(text, dash + 1) != text.len)
+	if (!has_dash || dash + 1 == text.len || find_number_end(text, dash + 1) != text.len)
 		return FORM_TEXT;
 	if (!parse_i64((struct slice){text.data, dash}, &numbers.first) ||
 	    !parse_i64((struct slice){text.data + dash + 1, text.len - dash - 1}, &numbers.last) ||
@@ -34,9 +38,10 @@ static enum form read_numbers(struct rules_value *out)
 	return FORM_READ;
 }
 
+/* A single address is only a text unless the attribute is an address (`is_ip`). */
 enum form form_read(struct rules_value *out, bool is_ip, const char **expected)
 {
-	enum form form = read_numbers(out);
+	enum form form = read_number_range(out);
 	struct ip ip;
 
 	if (form == FORM_WRONG)

@@ -1,4 +1,7 @@
-/* model.c: creates a configuration with its defaults, opens its dictionaries, and frees it. */
+/*
+ * model.c: creates a configuration (the content of rule files) with its defaults, opens the
+ * dictionaries that its rules name, and frees it.
+ */
 #include "rules/model.h"
 
 #include <stdlib.h>
@@ -33,16 +36,17 @@ void weir_config_close(weir_config *config)
 	free(config);
 }
 
+/* Opens the file of each path once: a further call returns the same dictionary or error. */
 int weir_private_config_dictionary(struct weir_config *config, const char *path,
                                    const struct dictionary_reporter *reporter,
                                    const struct dictionary **out, struct weir_error *error)
 {
-	struct rules_dictionary **end = &config->dictionaries, *item;
+	struct rules_dictionary **link = &config->dictionaries, *item;
 
 	*out = NULL;
-	while (*end && strcmp((*end)->path, path) != 0)
-		end = &(*end)->next;
-	if (!*end) {
+	while (*link && strcmp((*link)->path, path) != 0)
+		link = &(*link)->next;
+	if (!*link) { /* new, so it is the end of the list */
 		item = arena_alloc(&config->arena, sizeof *item);
 		if (item)
 			*item = (struct rules_dictionary){.path = arena_copy(&config->arena, slice_of(path))};
@@ -50,11 +54,11 @@ int weir_private_config_dictionary(struct weir_config *config, const char *path,
 			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 		if (dictionary_open(path, reporter, &item->dictionary, &item->error) == WEIR_OK)
 			item->count = dictionary_count(item->dictionary);
-		*end = item;
+		*link = item;
 	}
-	*out = (*end)->dictionary;
+	*out = (*link)->dictionary;
 	if (*out)
 		return WEIR_OK;
-	*error = (*end)->error;
+	*error = (*link)->error;
 	return error->status;
 }

@@ -1,8 +1,9 @@
 /*
- * model.h: the content of rule files as structs, in whichever language the files are written.
+ * model.h: defines the structs that hold the content of rule files, in whichever language the files
+ * are written.
  *
- * Readers (yaml.c, and Koala's language) fill it, the engine compiles it, and
- * neither knows the other. All memory is the config's arena.
+ * The readers of YAML and of Koala's language fill them, and the engine compiles them; neither knows
+ * the other. All memory is the config's arena.
  */
 #ifndef RULES_MODEL_H
 #define RULES_MODEL_H

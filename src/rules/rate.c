@@ -1,4 +1,7 @@
-/* rate.c: parses and prints rates and durations, and guesses the meaning of wrong ones. */
+/*
+ * rate.c: parses and prints rates such as 5/s and durations such as 250ms, and guesses the rate
+ * that a wrong text means.
+ */
 #include "rules/rate.h"
 
 #include <stdio.h>
@@ -20,20 +23,20 @@ static const struct unit {
     {{"month", 5}, WEIR_UNIT_MONTH, 0},
     {{"year", 4}, WEIR_UNIT_YEAR, 0},
 };
-enum { UNITS = sizeof units / sizeof *units };
+enum { UNIT_COUNT = sizeof units / sizeof *units };
 
-/* Returns UNITS if no unit has that name. */
-static size_t unit_find(struct slice name)
+/* Returns the index of a unit, or UNIT_COUNT if no unit has that name. */
+static size_t find_unit(struct slice name)
 {
 	size_t i = 0;
 
-	while (i < UNITS && !slice_equal(name, units[i].name))
+	while (i < UNIT_COUNT && !slice_equal(name, units[i].name))
 		i++;
 	return i;
 }
 
 /* Cuts the digits that `text` begins with off it. */
-static struct slice digits_cut(struct slice *text)
+static struct slice cut_digits(struct slice *text)
 {
 	struct slice digits = {text->data, 0};
 
@@ -47,11 +50,11 @@ static struct slice digits_cut(struct slice *text)
 
 bool rate_parse(struct slice text, struct weir_rate *out)
 {
-	struct slice count = slice_cut(&text, '/'), period = digits_cut(&text);
-	size_t unit = unit_find(text);
+	struct slice count = slice_cut(&text, '/'), period = cut_digits(&text);
+	size_t unit = find_unit(text);
 
 	*out = (struct weir_rate){.period = 1};
-	if (unit == UNITS || !parse_u64(count, &out->count) || out->count == 0 ||
+	if (unit == UNIT_COUNT || !parse_u64(count, &out->count) || out->count == 0 ||
 	    (period.len > 0 && !parse_u64(period, &out->period)) || out->period == 0)
 		return false;
 	out->unit = units[unit].unit;
@@ -61,7 +64,7 @@ bool rate_parse(struct slice text, struct weir_rate *out)
 /* Words for units that people write, each also with an s behind it. */
 static const struct {
 	const char *word, *unit;
-} spelled[] = {
+} unit_words[] = {
     {"millisecond", "ms"},
     {"milli", "ms"},
     {"msec", "ms"},
@@ -86,23 +89,26 @@ static const struct {
     {"ms", "ms"},
 };
 
+/*
+ * Tries each word for a unit, in either case, with blanks between. Returns false without a guess.
+ */
 bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 {
 	struct slice whole = text, count = slice_trim(slice_cut(&text, '/'));
-	struct slice rest = slice_trim(text), period = digits_cut(&rest);
+	struct slice rest = slice_trim(text), period = cut_digits(&rest);
 	struct weir_rate rate;
 
 	if (count.len == 0 || whole.len >= RATE_TEXT_MAX / 2)
 		return false;
 	rest = slice_trim(rest);
-	for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++) {
-		size_t len = strlen(spelled[i].word);
-		bool many = rest.len == len + 1 && (rest.data[len] | 32) == 's';
+	for (size_t i = 0; i < sizeof unit_words / sizeof *unit_words; i++) {
+		size_t len = strlen(unit_words[i].word);
+		bool is_plural = rest.len == len + 1 && (rest.data[len] | 32) == 's';
 
-		if ((rest.len != len && !many) || strncasecmp(rest.data, spelled[i].word, len) != 0)
+		if ((rest.len != len && !is_plural) || strncasecmp(rest.data, unit_words[i].word, len) != 0)
 			continue;
 		snprintf(out, RATE_TEXT_MAX, "%.*s/%.*s%s", (int)count.len, count.data, (int)period.len,
-		         period.data, spelled[i].unit);
+		         period.data, unit_words[i].unit);
 		return rate_parse(slice_of(out), &rate);
 	}
 	return false;
@@ -110,11 +116,11 @@ bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 
 bool duration_parse(struct slice text, uint64_t *ns)
 {
-	struct slice digits = digits_cut(&text);
-	size_t unit = unit_find(text);
+	struct slice digits = cut_digits(&text);
+	size_t unit = find_unit(text);
 	uint64_t number;
 
-	if (unit == UNITS || units[unit].ns == 0 || !parse_u64(digits, &number) ||
+	if (unit == UNIT_COUNT || units[unit].ns == 0 || !parse_u64(digits, &number) ||
 	    number > ALGO_PERIOD_MAX_NS / units[unit].ns)
 		return false;
 	*ns = number * units[unit].ns;
@@ -123,9 +129,9 @@ bool duration_parse(struct slice text, uint64_t *ns)
 
 void duration_add(struct buffer *out, uint64_t ns)
 {
-	size_t unit = ns == 0; /* none is 0s */
+	size_t unit = ns == 0; /* 0 is written 0s: seconds are unit 1, milliseconds unit 0 */
 
-	for (size_t i = 0; i < UNITS; i++)
+	for (size_t i = 0; i < UNIT_COUNT; i++)
 		if (ns > 0 && units[i].ns && ns % units[i].ns == 0)
 			unit = i;
 	buffer_add_u64(out, ns / units[unit].ns);
@@ -138,7 +144,7 @@ void rate_add(struct buffer *out, const struct weir_rate *rate)
 	buffer_add(out, "/", 1);
 	if (rate->period > 1)
 		buffer_add_u64(out, rate->period);
-	for (size_t i = 0; i < UNITS; i++)
+	for (size_t i = 0; i < UNIT_COUNT; i++)
 		if (units[i].unit == rate->unit)
 			buffer_add_slice(out, units[i].name);
 }

@@ -1,11 +1,15 @@
-/* remark.c: adds errors and warnings to a configuration, and sorts them by file and line. */
+/*
+ * remark.c: adds remarks (errors and warnings about rule files) to a configuration, and sorts them
+ * by file and line.
+ */
 #include "rules/remark.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static int add(struct weir_config *config, const struct weir_config_remark *about, const char *text)
+static int append_remark(struct weir_config *config, const struct weir_config_remark *about,
+                         const char *text)
 {
 	struct rules_remarks *remarks = &config->remarks;
 	struct rules_remark *remark = arena_alloc(&config->arena, sizeof *remark);
@@ -24,6 +28,9 @@ static int add(struct weir_config *config, const struct weir_config_remark *abou
 	return WEIR_OK;
 }
 
+/*
+ * After REMARKS_MAX remarks it adds one that says that there are more, and then only counts errors.
+ */
 int remark_add(struct weir_config *config, const struct weir_config_remark *about,
                const char *format, ...)
 {
@@ -37,36 +44,37 @@ int remark_add(struct weir_config *config, const struct weir_config_remark *abou
 	if (remarks->count == REMARKS_MAX) {
 		const struct weir_config_remark last = {.path = about->path, .is_error = about->is_error};
 
-		return add(config, &last, "expected fewer mistakes, found more than are listed here");
+		return append_remark(config, &last,
+		                     "expected fewer mistakes, found more than are listed here");
 	}
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	return add(config, about, text);
+	return append_remark(config, about, text);
 }
 
-/* A remark with all that its place among the others depends on. */
-struct ranked {
+/* A remark with its ranks in the order: of its file, and as it was added. */
+struct ranked_remark {
 	struct rules_remark *remark;
 	size_t file, number;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_ranked_remarks(const void *a, const void *b)
 {
-	const struct ranked *left = a, *right = b;
+	const struct ranked_remark *left = a, *right = b;
 	const struct weir_config_remark *one = &left->remark->said, *other = &right->remark->said;
 
 	if (left->file != right->file)
 		return left->file < right->file ? -1 : 1;
-	if (one->line != other->line) /* those of no line come last */
+	if (one->line != other->line) /* 0, for no line, wraps around and comes last */
 		return one->line - 1 < other->line - 1 ? -1 : 1;
 	if (one->column != other->column)
 		return one->column < other->column ? -1 : 1;
 	return left->number < right->number ? -1 : 1;
 }
 
-/* From 1 on; 0 if not one of the config's. */
-static size_t file_number(const struct weir_config *config, const char *path)
+/* Returns the number of a file in the order of reading, from 1; 0 if the config has not read it. */
+static size_t file_rank(const struct weir_config *config, const char *path)
 {
 	size_t number = 1;
 
@@ -81,16 +89,16 @@ static size_t file_number(const struct weir_config *config, const char *path)
 int remark_sort(struct weir_config *config)
 {
 	struct rules_remarks *remarks = &config->remarks;
-	struct ranked *ranked = calloc(remarks->count + 1, sizeof *ranked);
+	struct ranked_remark *ranked = calloc(remarks->count + 1, sizeof *ranked);
 	size_t n = 0;
 
 	if (!ranked)
 		return WEIR_ENOMEM;
 	for (struct rules_remark *remark = remarks->first; remark; remark = remark->next) {
-		ranked[n] = (struct ranked){remark, file_number(config, remark->said.path), n};
+		ranked[n] = (struct ranked_remark){remark, file_rank(config, remark->said.path), n};
 		n++;
 	}
-	qsort(ranked, n, sizeof *ranked, compare);
+	qsort(ranked, n, sizeof *ranked, compare_ranked_remarks);
 	for (size_t i = 0; i < n; i++)
 		ranked[i].remark->next = i + 1 < n ? ranked[i + 1].remark : NULL;
 	remarks->first = n ? ranked[0].remark : NULL;

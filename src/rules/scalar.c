@@ -1,10 +1,10 @@
-/* scalar.c: quotes and escapes texts that YAML would read as something else. */
+/* scalar.c: prints texts as values of YAML: quotes and escapes what YAML would read differently. */
 #include "rules/scalar.h"
 
 #include <ctype.h>
 
 /* Whether the text has only letters, digits, and signs that mean nothing at their place. */
-static bool is_plain(struct slice text)
+static bool needs_no_quotes(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!isalnum((unsigned char)text.data[i]) && text.data[i] != '_' && text.data[i] != '/' &&
@@ -17,7 +17,7 @@ void scalar_add(struct buffer *out, struct slice text)
 {
 	struct buffer json = {0};
 
-	if (is_plain(text)) {
+	if (needs_no_quotes(text)) {
 		buffer_add_slice(out, text);
 		return;
 	}
@@ -30,7 +30,7 @@ void scalar_add(struct buffer *out, struct slice text)
 }
 
 /* The character at `p`, of `n` bytes of UTF-8. */
-static unsigned decode(const unsigned char *p, size_t n)
+static unsigned decode_utf8(const unsigned char *p, size_t n)
 {
 	unsigned c = n == 1 ? *p : *p & (0xff >> (n + 1));
 
@@ -39,8 +39,8 @@ static unsigned decode(const unsigned char *p, size_t n)
 	return c;
 }
 
-/* Not printable for YAML, or an end of a line. */
-static bool is_strange(unsigned c)
+/* Whether YAML takes a character as not printable, or as an end of a line; JSON does not. */
+static bool needs_yaml_escape(unsigned c)
 {
 	return (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe ||
 	       c == 0xffff;
@@ -54,8 +54,8 @@ void scalar_add_json(struct buffer *out, struct slice json)
 		size_t n = utf8_sequence(p, (size_t)(end - p));
 
 		n = n ? n : 1;
-		if (is_strange(decode(p, n)))
-			buffer_printf(out, "\\u%04x", decode(p, n));
+		if (needs_yaml_escape(decode_utf8(p, n)))
+			buffer_printf(out, "\\u%04x", decode_utf8(p, n));
 		else
 			buffer_add(out, p, n);
 		p += n;

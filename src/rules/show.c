@@ -1,4 +1,4 @@
-/* show.c: prints limits and rules as JSON objects. */
+/* show.c: prints limits and rules as JSON objects, for listings. */
 #include "rules/show.h"
 
 #include "algo/algorithm.h"
@@ -50,9 +50,9 @@ void rules_show_value(const struct algo_parameter *parameter,
 	}
 }
 
-/* As JSON: numbers as they are, all else in quotes. */
-static void show(const struct algo_parameter *parameter, const struct weir_limit_options *options,
-                 struct buffer *out)
+/* Appends the value of a parameter as JSON: numbers as they are, all else in quotes. */
+static void add_json_value(const struct algo_parameter *parameter,
+                           const struct weir_limit_options *options, struct buffer *out)
 {
 	bool is_number = parameter->type == ALGO_NUMBER || parameter->type == ALGO_DECIMAL;
 	struct buffer value = {0};
@@ -65,8 +65,9 @@ static void show(const struct algo_parameter *parameter, const struct weir_limit
 	buffer_free(&value);
 }
 
-static bool is_shown(const struct algo_parameter *parameter,
-                     const struct weir_limit_options *options)
+/* Whether the limit uses the parameter, with a value that a file could have. */
+static bool is_in_effect(const struct algo_parameter *parameter,
+                         const struct weir_limit_options *options)
 {
 	uint64_t value;
 
@@ -87,11 +88,12 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 
 	algorithm_resolve(&options, &own);
 	buffer_printf(out, "\"algorithm\":\"%s\"", algorithm->name);
-	for (const struct algo_parameter *row = algorithm->parameters; row->name; row++) {
-		if (!is_shown(row, &options))
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++) {
+		if (!is_in_effect(parameter, &options))
 			continue;
-		buffer_printf(out, ",\"%s\":", row->name);
-		show(row, &options, out);
+		buffer_printf(out, ",\"%s\":", parameter->name);
+		add_json_value(parameter, &options, out);
 	}
 	buffer_printf(out, ",\"on_store_failure\":\"%s\"",
 	              rules_word(rules_failures, limit->on_store_failure));
@@ -109,11 +111,11 @@ static void add_string(struct buffer *out, struct slice text)
 static void add_condition(const struct rules_condition *condition, struct buffer *out)
 {
 	static const char *const tests[2][2] = {{"any_of", "none_of"}, {"in", "not_in"}};
-	bool listed = condition->value_count > 0 && condition->values->test == RULES_LISTED;
+	bool in_dictionary = condition->value_count > 0 && condition->values->test == RULES_LISTED;
 
 	buffer_add_text(out, "{\"attribute\":");
 	add_string(out, slice_of(condition->attribute));
-	buffer_printf(out, ",\"%s\":[", tests[listed][condition->negated]);
+	buffer_printf(out, ",\"%s\":[", tests[in_dictionary][condition->negated]);
 	for (size_t i = 0; i < condition->value_count; i++) {
 		buffer_add(out, ",", i > 0);
 		add_string(out, condition->values[i].text);

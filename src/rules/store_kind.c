@@ -1,4 +1,7 @@
-/* store_kind.c: finds the kind of store that a text names. */
+/*
+ * store_kind.c: finds the kind of store that a text names: the server's memory, a file that
+ * processes share, or a Redis.
+ */
 #include "rules/store_kind.h"
 
 #include <string.h>
@@ -7,7 +10,8 @@
 #include "base/slice.h"
 #include "base/text/store_url.h"
 
-static int unknown(const char *text, struct weir_error *error)
+/* Returns EINVAL. The message redacts the text, which may have a password. */
+static int refuse_store(const char *text, struct weir_error *error)
 {
 	char found[STORE_URL_SHOWN_MAX];
 
@@ -33,8 +37,9 @@ int rules_store_kind_read(const char *text, enum rules_store_kind *out, struct w
 		return WEIR_OK;
 	*out = RULES_FILE;
 	if (slice_skip(&path, SLICE(RULES_FILE_PREFIX)) && path.len > 0)
-		return store_url_is_likely(path.data) ? unknown(text, error) : WEIR_OK;
+		return store_url_is_likely(path.data) ? refuse_store(text, error) : WEIR_OK;
 	*out = RULES_REDIS;
-	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0 ? WEIR_OK
-	                                                                         : unknown(text, error);
+	return strncmp(text, "redis", 5) == 0 || strncmp(text, "valkey", 6) == 0
+	           ? WEIR_OK
+	           : refuse_store(text, error);
 }

@@ -1,4 +1,7 @@
-/* dictionary.c: reads a list of words and addresses, and looks words up in it. */
+/*
+ * dictionary.c: reads a file with a word or address in each line, up to millions of them, and looks
+ * words up in it. Ranges and patterns of addresses stand for each address in them.
+ */
 #include "rules/match/dictionary.h"
 
 #include <stdint.h>
@@ -10,16 +13,14 @@
 #include "rules/match/spans4.h"
 #include "rules/match/words.h"
 
-#define MASKS 16 /* which of the four bytes of an IPv4 address are free */
-
 struct dictionary {
-	struct words words;   /* also patterns, and addresses of IPv6, each as its bytes */
-	struct spans4 v4;     /* single addresses */
-	struct spans4 spans4; /* of IPv4, unless a range reaches beyond: */
-	struct spans spans;   /* of all others; then these have all */
-	bool is_mixed;
-	uint32_t masks; /* of the patterns there are: one bit each */
-	bool has_v6;    /* a single address of IPv6 */
+	struct words words; /* texts; also patterns, and single IPv6 addresses, as their bytes */
+	struct spans4 v4_addresses; /* single addresses */
+	struct spans4 v4_ranges;    /* empty if `is_mixed` */
+	struct spans other_ranges;  /* of IPv6; all ranges if `is_mixed` */
+	bool is_mixed;              /* a range has addresses of both kinds, or is next to the others */
+	uint32_t pattern_masks;     /* bit m is set if a pattern has the mask m, see address_v4 */
+	bool has_v6;                /* a single address of IPv6 */
 };
 
 /* A word that stands for addresses, in the set of words. */
@@ -28,7 +29,10 @@ struct address {
 	size_t len;
 };
 
-/* The four bytes and which of them count: bit i is byte i. */
+/*
+ * Encodes an IPv4 pattern such as 10.*.0.* for the set of words: its four bytes, and a mask, whose
+ * bit i says that byte i counts. The others are 0.
+ */
 static struct address address_v4(const uint8_t bytes[4], unsigned mask)
 {
 	struct address address = {.len = 5};
@@ -66,6 +70,7 @@ static bool may_be_address(char letter)
 	       letter == ':' || letter == '[' || letter == '*';
 }
 
+/* Finds out what a word stands for. */
 static void entry_parse(struct slice word, struct entry *entry)
 {
 	struct ip_pattern pattern;
@@ -88,7 +93,7 @@ static void entry_parse(struct slice word, struct entry *entry)
 	}
 }
 
-/* How many addresses of IPv4 there are, and ranges of each kind. */
+/* Counts of single IPv4 addresses, of IPv4 ranges and of other ranges. */
 struct ranges {
 	size_t singles, v4, others;
 	bool is_mixed; /* one has addresses of both, or lies next to them: they might become one */
@@ -131,7 +136,7 @@ static int check_word(struct slice word, const struct entry *entry, struct weir_
 		if ((unsigned char)word.data[i] < ' ' || word.data[i] == 0x7f)
 			return error_set_at(error, WEIR_EINVAL, line, 1,
 			                    "expected a word, found a control character in it");
-	/* It would hold for nothing, and be believed to. */
+	/* As a mere word it would match nothing, and its writer would not notice. */
 	if (entry->kind == ENTRY_WORD && may_be_address(word.data[0]) && ip_range_is_wrong(word))
 		return error_set_at(error, WEIR_EINVAL, line, 1,
 		                    "expected a range of addresses such as 10.0.0.0/8 or "
@@ -140,7 +145,7 @@ static int check_word(struct slice word, const struct entry *entry, struct weir_
 	return WEIR_OK;
 }
 
-/* The next word, and the number of its line; false if there are no more. */
+/* Cuts the next word off *rest, and counts lines up to it. Returns false if there are no more. */
 static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 {
 	while (rest->len > 0) {
@@ -155,7 +160,10 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 	return false;
 }
 
-/* Counts the entries that need room, and checks that the text can be read. */
+/*
+ * First pass: counts the entries of each kind, and checks each line. Returns EINVAL if a line is
+ * wrong; all such lines are reported, or only the first without a reporter.
+ */
 static int count_entries(struct dictionary *dictionary, struct slice text, struct ranges *ranges,
                          const struct dictionary_reporter *reporter, struct weir_error *error)
 {
@@ -186,30 +194,32 @@ static int count_entries(struct dictionary *dictionary, struct slice text, struc
 	return status;
 }
 
-static int make_room(struct dictionary *dictionary, const struct ranges *ranges)
+/* Allocates the sets for as many entries as were counted. Returns 0 or ENOMEM. */
+static int allocate_sets(struct dictionary *dictionary, const struct ranges *ranges)
 {
 	size_t v4 = ranges->is_mixed ? 0 : ranges->v4;
 	int status = words_allocate(&dictionary->words);
 
 	dictionary->is_mixed = ranges->is_mixed;
 	if (status == WEIR_OK)
-		status = spans4_open(&dictionary->v4, ranges->singles);
+		status = spans4_open(&dictionary->v4_addresses, ranges->singles);
 	if (status == WEIR_OK)
-		status = spans4_open(&dictionary->spans4, v4);
+		status = spans4_open(&dictionary->v4_ranges, v4);
 	if (status == WEIR_OK)
-		status = spans_open(&dictionary->spans, ranges->v4 - v4 + ranges->others);
+		status = spans_open(&dictionary->other_ranges, ranges->v4 - v4 + ranges->others);
 	return status;
 }
 
-static void put_range(struct dictionary *dictionary, const struct ip_range *range)
+static void add_range(struct dictionary *dictionary, const struct ip_range *range)
 {
 	if (is_v4(range) && !dictionary->is_mixed)
-		spans4_add(&dictionary->spans4, number_of(&range->first), number_of(&range->last));
+		spans4_add(&dictionary->v4_ranges, number_of(&range->first), number_of(&range->last));
 	else
-		spans_add(&dictionary->spans, range);
+		spans_add(&dictionary->other_ranges, range);
 }
 
-static void fill(struct dictionary *dictionary, struct slice text)
+/* Second pass: adds the entries to the sets. */
+static void add_entries(struct dictionary *dictionary, struct slice text)
 {
 	unsigned line = 0;
 	struct slice word;
@@ -220,16 +230,16 @@ static void fill(struct dictionary *dictionary, struct slice text)
 		if (entry.kind == ENTRY_WORD) {
 			words_add(&dictionary->words, WORDS_TEXT, word);
 		} else if (entry.kind == ENTRY_RANGE) {
-			put_range(dictionary, &entry.range);
+			add_range(dictionary, &entry.range);
 		} else if (entry.kind == ENTRY_V4) {
-			spans4_add(&dictionary->v4, number_of(&entry.range.first),
+			spans4_add(&dictionary->v4_addresses, number_of(&entry.range.first),
 			           number_of(&entry.range.first));
 		} else {
 			words_add(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 			if (entry.address.len == 16)
 				dictionary->has_v6 = true;
 			else
-				dictionary->masks |= 1u << (unsigned char)entry.address.bytes[4];
+				dictionary->pattern_masks |= 1u << (unsigned char)entry.address.bytes[4];
 		}
 	}
 }
@@ -253,18 +263,18 @@ static int read_words(struct dictionary *dictionary, struct slice text,
 
 	if (status == WEIR_OK)
 		status = count_entries(dictionary, text, &ranges, reporter, error);
-	if (status == WEIR_EINVAL) /* it has said why */
+	if (status == WEIR_EINVAL) /* `error` is set */
 		return status;
 	if (status == WEIR_OK)
-		status = make_room(dictionary, &ranges);
+		status = allocate_sets(dictionary, &ranges);
 	if (status == WEIR_OK) {
-		fill(dictionary, text);
-		status = spans4_sort(&dictionary->v4, SPANS4_APART);
+		add_entries(dictionary, text);
+		status = spans4_sort(&dictionary->v4_addresses, SPANS4_APART);
 	}
 	if (status == WEIR_OK)
-		status = spans4_sort(&dictionary->spans4, SPANS4_JOIN);
+		status = spans4_sort(&dictionary->v4_ranges, SPANS4_JOIN);
 	if (status == WEIR_OK)
-		status = spans_sort(&dictionary->spans);
+		status = spans_sort(&dictionary->other_ranges);
 	return status == WEIR_OK ? status : error_set(error, status, "%s", weir_strerror(status));
 }
 
@@ -278,7 +288,7 @@ int dictionary_read(struct slice text, const struct dictionary_reporter *reporte
 	if (!dictionary)
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
 	if (text.len > 0)
-		slice_skip(&text, SLICE("\xef\xbb\xbf"));
+		slice_skip(&text, SLICE("\xef\xbb\xbf")); /* a byte order mark */
 	status = read_words(dictionary, text, reporter, error);
 	if (status == WEIR_OK)
 		*out = dictionary;
@@ -305,23 +315,27 @@ void dictionary_close(struct dictionary *dictionary)
 	if (!dictionary)
 		return;
 	words_close(&dictionary->words);
-	spans4_close(&dictionary->v4);
-	spans4_close(&dictionary->spans4);
-	spans_close(&dictionary->spans);
+	spans4_close(&dictionary->v4_addresses);
+	spans4_close(&dictionary->v4_ranges);
+	spans_close(&dictionary->other_ranges);
 	free(dictionary);
 }
 
 bool dictionary_has_addresses(const struct dictionary *dictionary)
 {
-	return dictionary->v4.count > 0 || dictionary->masks != 0 || dictionary->has_v6 ||
-	       dictionary->spans4.count > 0 || dictionary->spans.count > 0;
+	return dictionary->v4_addresses.count > 0 || dictionary->pattern_masks != 0 ||
+	       dictionary->has_v6 || dictionary->v4_ranges.count > 0 ||
+	       dictionary->other_ranges.count > 0;
 }
 
+/*
+ * A single address, or a pattern: for each mask, looks up the pattern that the address would match.
+ */
 static bool has_v4(const struct dictionary *dictionary, const struct ip *ip)
 {
-	if (dictionary->v4.count > 0 && spans4_have(&dictionary->v4, number_of(ip)))
+	if (dictionary->v4_addresses.count > 0 && spans4_have(&dictionary->v4_addresses, number_of(ip)))
 		return true;
-	for (uint32_t rest = dictionary->masks; rest != 0; rest &= rest - 1) {
+	for (uint32_t rest = dictionary->pattern_masks; rest != 0; rest &= rest - 1) {
 		struct address address = address_v4(ip->bytes + 12, (unsigned)__builtin_ctz(rest));
 
 		if (words_have(&dictionary->words, WORDS_ADDRESS, address_slice(&address)))
@@ -343,9 +357,9 @@ static bool has_address(const struct dictionary *dictionary, const struct ip *ip
 
 static bool has_range(const struct dictionary *dictionary, const struct ip *ip)
 {
-	if (dictionary->spans4.count > 0 && ip_is_v4(ip))
-		return spans4_have(&dictionary->spans4, number_of(ip));
-	return dictionary->spans.count > 0 && spans_have(&dictionary->spans, ip);
+	if (dictionary->v4_ranges.count > 0 && ip_is_v4(ip))
+		return spans4_have(&dictionary->v4_ranges, number_of(ip));
+	return dictionary->other_ranges.count > 0 && spans_have(&dictionary->other_ranges, ip);
 }
 
 bool dictionary_has(const struct dictionary *dictionary, struct slice word, const struct ip *ip)
@@ -357,13 +371,13 @@ bool dictionary_has(const struct dictionary *dictionary, struct slice word, cons
 
 size_t dictionary_count(const struct dictionary *dictionary)
 {
-	return dictionary->words.count + dictionary->v4.count + dictionary->spans4.count +
-	       dictionary->spans.count;
+	return dictionary->words.count + dictionary->v4_addresses.count + dictionary->v4_ranges.count +
+	       dictionary->other_ranges.count;
 }
 
 size_t dictionary_size(const struct dictionary *dictionary)
 {
 	return sizeof *dictionary + dictionary->words.starts_size + dictionary->words.pool_size +
-	       spans4_size(&dictionary->v4) + spans4_size(&dictionary->spans4) +
-	       dictionary->spans.size + dictionary->spans.levels_size;
+	       spans4_size(&dictionary->v4_addresses) + spans4_size(&dictionary->v4_ranges) +
+	       dictionary->other_ranges.size + dictionary->other_ranges.levels_size;
 }

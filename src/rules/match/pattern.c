@@ -3,23 +3,26 @@
 
 #include <stddef.h>
 
-/* A star that was tried with too little text is tried with one byte more: no earlier one is. */
+/*
+ * After a mismatch the last star takes one byte more of the name, and the pattern behind it is
+ * tried again. Earlier stars never need another try.
+ */
 bool pattern_matches(const char *pattern, const char *name)
 {
-	const char *star = NULL, *tried = NULL;
+	const char *behind_star = NULL, *star_end = NULL; /* in the pattern; in the name */
 
 	for (;;) {
 		if (*pattern == '*') {
-			star = ++pattern;
-			tried = name;
+			behind_star = ++pattern;
+			star_end = name;
 		} else if (*pattern == *name) {
 			if (*name == '\0')
 				return true;
 			pattern++;
 			name++;
-		} else if (star && *tried != '\0') {
-			pattern = star;
-			name = ++tried;
+		} else if (behind_star && *star_end != '\0') {
+			pattern = behind_star;
+			name = ++star_end;
 		} else {
 			return false;
 		}

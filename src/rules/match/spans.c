@@ -1,4 +1,8 @@
-/* spans.c: sorts ranges of IPv6 addresses, merges them, and searches them by levels. */
+/*
+ * spans.c: looks addresses (IPv6, and IPv4 mapped to it) up in a set of ranges, like in a B-tree:
+ * the ranges are sorted and merged, and above them are levels with every SPANS_FAN-th first
+ * address.
+ */
 #include "rules/match/spans.h"
 
 #include <stdint.h>
@@ -55,21 +59,23 @@ static bool is_sorted(const struct spans *spans)
 	return true;
 }
 
+/* Merges ranges that overlap or touch. */
 static void merge_ranges(struct spans *spans)
 {
-	size_t kept = 0;
+	size_t merged = 0;
 
 	for (size_t i = 0; i < spans->count; i++) {
-		struct span *before = kept > 0 ? &spans->items[kept - 1] : NULL, item = spans->items[i];
+		struct span *before = merged > 0 ? &spans->items[merged - 1] : NULL, item = spans->items[i];
 
 		if (!before || (item.first > before->last && item.first - before->last > 1))
-			spans->items[kept++] = item;
+			spans->items[merged++] = item;
 		else if (item.last > before->last)
 			before->last = item.last;
 	}
-	spans->count = kept;
+	spans->count = merged;
 }
 
+/* Builds the levels above the ranges, until one has at most SPANS_FAN addresses. */
 static int add_levels(struct spans *spans)
 {
 	size_t total = 0;
@@ -109,13 +115,15 @@ void spans_close(struct spans *spans)
 	os_pages_unmap(spans->levels[0], spans->levels_size);
 }
 
-static inline size_t up_to(size_t from, size_t count)
+/* How many of `count` elements a search reads from `from` on. */
+static inline size_t fan_count(size_t from, size_t count)
 {
 	return count - from < SPANS_FAN ? count - from : SPANS_FAN;
 }
 
 /*
- * Among those up to the wanted one the last is the nearest: at each level it says where to go on.
+ * At each level, from the top, finds the last first address that is at most the wanted one: the
+ * search goes on below it. At last it compares the ranges there.
  */
 bool spans_have(const struct spans *spans, const struct ip *ip)
 {
@@ -125,7 +133,7 @@ bool spans_have(const struct spans *spans, const struct ip *ip)
 
 	for (size_t level = spans->level_count; level-- > 0;) {
 		const spans_address *firsts = spans->levels[level] + from;
-		size_t n = up_to(from, spans->level_counts[level]), before = 0;
+		size_t n = fan_count(from, spans->level_counts[level]), before = 0;
 
 		for (size_t i = 0; i < n; i++)
 			before += firsts[i] <= wanted;
@@ -133,7 +141,7 @@ bool spans_have(const struct spans *spans, const struct ip *ip)
 			return false;
 		from = (from + before - 1) * SPANS_FAN;
 	}
-	for (size_t i = from, end = from + up_to(from, spans->count); i < end; i++)
+	for (size_t i = from, end = from + fan_count(from, spans->count); i < end; i++)
 		if (items[i].first <= wanted && wanted <= items[i].last)
 			return true;
 	return false;

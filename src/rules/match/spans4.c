@@ -1,4 +1,7 @@
-/* spans4.c: sorts ranges of IPv4 addresses, merges them, and searches them by first bits. */
+/*
+ * spans4.c: looks IPv4 addresses up in a set of ranges, which are sorted and merged. The first bits
+ * of an address are its slot; an index says at which range each slot begins.
+ */
 #include "rules/match/spans4.h"
 
 #include <stdlib.h>
@@ -20,6 +23,7 @@ int spans4_open(struct spans4 *spans, size_t most)
 	return spans->items ? WEIR_OK : WEIR_ENOMEM;
 }
 
+/* A range is one number: its first address in the high half, its last one in the low half. */
 static uint32_t first_of(uint64_t item)
 {
 	return (uint32_t)(item >> 32);
@@ -51,19 +55,20 @@ static bool is_sorted(const struct spans4 *spans)
 	return true;
 }
 
-static void merge_ipv4_ranges(struct spans4 *spans, bool joins)
+/* Merges ranges that overlap, and with `join_touching` also ranges without a gap between. */
+static void merge_ipv4_ranges(struct spans4 *spans, bool join_touching)
 {
-	size_t kept = 0;
+	size_t merged = 0;
 
 	for (size_t i = 0; i < spans->count; i++) {
-		uint64_t item = spans->items[i], *before = kept > 0 ? &spans->items[kept - 1] : NULL;
+		uint64_t item = spans->items[i], *before = merged > 0 ? &spans->items[merged - 1] : NULL;
 
-		if (!before || first_of(item) > (uint64_t)last_of(*before) + joins)
-			spans->items[kept++] = item;
+		if (!before || first_of(item) > (uint64_t)last_of(*before) + join_touching)
+			spans->items[merged++] = item;
 		else if (last_of(item) > last_of(*before))
-			*before += last_of(item) - last_of(*before);
+			*before += last_of(item) - last_of(*before); /* it ends where `item` does */
 	}
-	spans->count = kept;
+	spans->count = merged;
 }
 
 static size_t slot_of(const struct spans4 *spans, uint32_t address)
@@ -71,10 +76,11 @@ static size_t slot_of(const struct spans4 *spans, uint32_t address)
 	return (uint64_t)address >> spans->shift;
 }
 
-static int add_starts(struct spans4 *spans)
+/* Builds the index: starts[slot] is the first range that begins in the slot or behind it. */
+static int build_slot_starts(struct spans4 *spans)
 {
 	unsigned bits = 0;
-	size_t at = 0;
+	size_t item = 0;
 
 	while (bits < BITS_MAX && (SLOT_SPANS << bits) < (int64_t)spans->count)
 		bits++;
@@ -84,9 +90,9 @@ static int add_starts(struct spans4 *spans)
 	if (!spans->starts)
 		return WEIR_ENOMEM;
 	for (size_t slot = 0; slot <= (size_t)1 << bits; slot++) {
-		while (at < spans->count && slot_of(spans, first_of(spans->items[at])) < slot)
-			at++;
-		spans->starts[slot] = (uint32_t)at;
+		while (item < spans->count && slot_of(spans, first_of(spans->items[item])) < slot)
+			item++;
+		spans->starts[slot] = (uint32_t)item;
 	}
 	return WEIR_OK;
 }
@@ -98,7 +104,7 @@ int spans4_sort(struct spans4 *spans, enum spans4_touching touching)
 	if (!is_sorted(spans))
 		qsort(spans->items, spans->count, sizeof *spans->items, compare_ipv4_starts);
 	merge_ipv4_ranges(spans, touching == SPANS4_JOIN);
-	return add_starts(spans);
+	return build_slot_starts(spans);
 }
 
 void spans4_close(struct spans4 *spans)
@@ -107,7 +113,10 @@ void spans4_close(struct spans4 *spans)
 	os_pages_unmap(spans->starts, spans->starts_size);
 }
 
-/* Halves what is left without a branch that depends on an address. */
+/*
+ * Finds the last range that begins at or before the address, which is just before `behind`: a
+ * binary search in the slot, without a branch that depends on an address.
+ */
 bool spans4_have(const struct spans4 *spans, uint32_t address)
 {
 	size_t slot = slot_of(spans, address);

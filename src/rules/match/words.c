@@ -1,4 +1,7 @@
-/* words.c: a set of texts as buckets of one array, built in two passes. */
+/*
+ * words.c: implements a set of short texts that is built once, in two passes, and then only read.
+ * The texts of one hash bucket lie together in one array, each with a header of two bytes.
+ */
 #include "rules/match/words.h"
 
 #include <stdint.h>
@@ -10,11 +13,11 @@
 #include "base/os/os.h"
 
 #define BUCKET_WORDS 4
-#define LINE         64
-#define HEAD         sizeof(uint16_t)
+#define CACHE_LINE   64
+#define HEADER_SIZE  sizeof(uint16_t)
 #define LENGTH_BITS  11
 
-_Static_assert(WORDS_LENGTH_MAX == (1 << LENGTH_BITS) - 1, "a head holds any length");
+_Static_assert(WORDS_LENGTH_MAX == (1 << LENGTH_BITS) - 1, "a header holds any length");
 
 int words_open(struct words *words, size_t most)
 {
@@ -39,19 +42,25 @@ static uint64_t hash_of(const struct words *words, enum words_kind kind, struct 
 	return keyhash(&words->hash, kind, text.data, text.len);
 }
 
-/* Never 0, which is behind the last word of a bucket: a word is not empty. */
-static uint16_t head_of(uint64_t hash, enum words_kind kind, size_t len)
+/*
+ * The header of a word: its length, kind, and four bits of its hash. It is never 0, which marks the
+ * end of a bucket that is not full, because no word is empty.
+ */
+static uint16_t header_of(uint64_t hash, enum words_kind kind, size_t len)
 {
 	return (uint16_t)(len | (size_t)kind << LENGTH_BITS | (hash & 15) << (LENGTH_BITS + 1));
 }
 
-/* Until there is room, each bucket's start is the bytes of its words. */
+/* First pass: adds up in `starts` how many bytes the words of each bucket take. */
 void words_count(struct words *words, enum words_kind kind, struct slice text)
 {
-	words->starts[hash_of(words, kind, text) >> words->shift] += (uint32_t)(HEAD + text.len);
+	words->starts[hash_of(words, kind, text) >> words->shift] += (uint32_t)(HEADER_SIZE + text.len);
 }
 
-/* Then it is its end, and becomes its start while words are put before those that are there. */
+/*
+ * Allocates the array, and sets each bucket's start to the bucket's end. In the second pass each
+ * word is put before those that are there, so the start moves down to where it belongs.
+ */
 int words_allocate(struct words *words)
 {
 	size_t buckets = (size_t)1 << (64 - words->shift);
@@ -62,7 +71,7 @@ int words_allocate(struct words *words)
 		words->starts[i] = end;
 	}
 	words->starts[buckets] = end;
-	words->pool_size = end + HEAD;
+	words->pool_size = end + HEADER_SIZE;
 	words->pool = os_pages_map(words->pool_size);
 	return words->pool ? WEIR_OK : WEIR_ENOMEM;
 }
@@ -71,17 +80,18 @@ int words_allocate(struct words *words)
  * Searches from a bucket's start to that of the next bucket. The words may end before that: while
  * the set is being filled, or where a word that was added twice has left its space unused.
  */
-static bool find_in_bucket(const struct words *words, const uint32_t *start, uint16_t head,
+static bool find_in_bucket(const struct words *words, const uint32_t *start, uint16_t header,
                            struct slice text)
 {
 	const unsigned char *at = words->pool + start[0], *end = words->pool + start[1];
 	uint16_t found;
 
-	for (const unsigned char *line = at + LINE; line < end && line < at + 4 * LINE; line += LINE)
+	for (const unsigned char *line = at + CACHE_LINE; line < end && line < at + 4 * CACHE_LINE;
+	     line += CACHE_LINE)
 		__builtin_prefetch(line);
-	for (; at < end; at += HEAD + (found & WORDS_LENGTH_MAX)) {
-		memcpy(&found, at, HEAD);
-		if (found == head && memcmp(at + HEAD, text.data, text.len) == 0)
+	for (; at < end; at += HEADER_SIZE + (found & WORDS_LENGTH_MAX)) {
+		memcpy(&found, at, HEADER_SIZE);
+		if (found == header && memcmp(at + HEADER_SIZE, text.data, text.len) == 0)
 			return true;
 		if (found == 0)
 			break;
@@ -93,13 +103,13 @@ void words_add(struct words *words, enum words_kind kind, struct slice text)
 {
 	uint64_t hash = hash_of(words, kind, text);
 	uint32_t *start = &words->starts[hash >> words->shift];
-	uint16_t head = head_of(hash, kind, text.len);
+	uint16_t header = header_of(hash, kind, text.len);
 
-	if (find_in_bucket(words, start, head, text))
+	if (find_in_bucket(words, start, header, text))
 		return;
-	*start -= (uint32_t)(HEAD + text.len);
-	memcpy(words->pool + *start, &head, HEAD);
-	memcpy(words->pool + *start + HEAD, text.data, text.len);
+	*start -= (uint32_t)(HEADER_SIZE + text.len);
+	memcpy(words->pool + *start, &header, HEADER_SIZE);
+	memcpy(words->pool + *start + HEADER_SIZE, text.data, text.len);
 	words->count++;
 }
 
@@ -111,7 +121,7 @@ bool words_have(const struct words *words, enum words_kind kind, struct slice te
 		return false;
 	hash = hash_of(words, kind, text);
 	return find_in_bucket(words, &words->starts[hash >> words->shift],
-	                      head_of(hash, kind, text.len), text);
+	                      header_of(hash, kind, text.len), text);
 }
 
 void words_close(struct words *words)
