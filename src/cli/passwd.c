@@ -50,15 +50,15 @@ static int read_line(char line[PASSWORD_MAX + 2])
  */
 static int block_signals(sigset_t *before)
 {
-	static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+	static const int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 	sigset_t blocked;
 
 	sigemptyset(&blocked);
-	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
-		struct sigaction now;
+	for (size_t i = 0; i < sizeof ending_signals / sizeof *ending_signals; i++) {
+		struct sigaction current;
 
-		if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(&blocked, ending[i]);
+		if (sigaction(ending_signals[i], NULL, &current) == 0 && current.sa_handler != SIG_IGN)
+			sigaddset(&blocked, ending_signals[i]);
 	}
 	sigprocmask(SIG_BLOCK, &blocked, before);
 	return signalfd(-1, &blocked, SFD_CLOEXEC);
@@ -67,14 +67,14 @@ static int block_signals(sigset_t *before)
 /* Waits for a line (true) or a signal (false). */
 static bool wait_for_line(int signals)
 {
-	struct pollfd any[] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
+	struct pollfd inputs[] = {{STDIN_FILENO, POLLIN, 0}, {signals, POLLIN, 0}};
 
-	while (poll(any, 2, -1) < 0 && errno == EINTR)
+	while (poll(inputs, 2, -1) < 0 && errno == EINTR)
 		;
-	return any[1].revents == 0;
+	return inputs[1].revents == 0;
 }
 
-/* Prompts for a line at the terminal, without echo. */
+/* Prompts for a line at the terminal, without echo. Returns its length, or -1 without a line. */
 static int prompt_line(const char *prompt, char line[PASSWORD_MAX + 2])
 {
 	sigset_t before;
@@ -90,6 +90,7 @@ static int prompt_line(const char *prompt, char line[PASSWORD_MAX + 2])
 	return n;
 }
 
+/* Checks a password of `n` bytes, or -1 for none. Returns 0 or the exit status. */
 static int check_password(const char *password, int n)
 {
 	if (n <= 0)
@@ -112,19 +113,22 @@ static int read_password(char password[PASSWORD_MAX + 2])
 {
 	char again[PASSWORD_MAX + 2];
 	int exit_status, n;
+	bool is_repeated;
 
 	if (!isatty(STDIN_FILENO))
 		return check_password(password, read_line(password));
 	n = prompt_line("password: ", password);
 	exit_status = check_password(password, n);
-	if (exit_status == 0 &&
-	    (prompt_line("once more: ", again) != n || strcmp(again, password) != 0))
+	is_repeated =
+	    exit_status == 0 && prompt_line("once more: ", again) == n && strcmp(again, password) == 0;
+	if (exit_status == 0 && !is_repeated)
 		exit_status =
 		    command_fail(NAME, "standard input: expected the same password twice, found two");
 	explicit_bzero(again, sizeof again);
 	return exit_status;
 }
 
+/* Reads a password and prints its hash, for the rule file. Returns the exit status. */
 static int make_hash(void)
 {
 	char password[PASSWORD_MAX + 2], hash[PASSWORD_HASH_MAX];
@@ -141,6 +145,7 @@ static int make_hash(void)
 	return exit_status;
 }
 
+/* Prints a random token for the client, and its SHA-256 for the rule file. */
 static int make_token(void)
 {
 	char token[TOKEN_TEXT_MAX];

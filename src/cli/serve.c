@@ -16,11 +16,11 @@
  */
 static char *copy_store_url(char *text)
 {
-	char *copy = strdup(text), *sentinel = strstr(text, "sentinel_");
+	char *copy = strdup(text), *sentinel_login = strstr(text, "sentinel_");
 	struct slice login = store_url_split(text).login;
 
-	if (sentinel) /* the login of Sentinels, and all text after it */
-		memset(sentinel, '*', strlen(sentinel));
+	if (sentinel_login) /* the login of Sentinels, and all text after it */
+		memset(sentinel_login, '*', strlen(sentinel_login));
 	if (login.len > 0)
 		memset(text + (login.data - text), '*', login.len);
 	return copy;
@@ -48,6 +48,7 @@ static const struct flag flags[] = {
                             "WEIR_LOG_FORMAT"},
 };
 
+/* Runs the server. `*store` becomes a copy of the URL of --store, which the caller frees. */
 static int read_flags_and_serve(int argc, char **argv, char **store)
 {
 	struct settings settings = {0};
@@ -67,7 +68,9 @@ static int read_flags_and_serve(int argc, char **argv, char **store)
 	}
 	if (settings.file_count > SETTINGS_FILES_MAX)
 		return command_fail("serve", "expected at most %d files, found more", SETTINGS_FILES_MAX);
-	return optind < argc ? arguments_refuse(&command_serve, argv[optind]) : server_run(&settings);
+	if (optind < argc)
+		return arguments_refuse(&command_serve, argv[optind]);
+	return server_run(&settings);
 }
 
 static int run_serve(int argc, char **argv)

@@ -19,7 +19,7 @@
 #include "simulate/report/report.h"
 
 #define EXIT_FAILED 1
-#define BAR         30
+#define BAR_WIDTH   30
 #define CLEAR_LINE  "\r\033[K"
 
 enum {
@@ -67,38 +67,38 @@ static const struct flag flags[] = {
 };
 
 struct simulation {
-	const char *text[FLAG_COUNT]; /* as given; NULL if not given */
+	const char *text[FLAG_COUNT]; /* the value of each flag, "" for one without; NULL if not set */
 	struct simulate_limits limits;
 	struct scenario *scenarios;
 	struct replay replay;
 	struct trace trace;
-	FILE *page; /* NULL without --html */
+	FILE *html_file; /* NULL without --html */
 	struct pattern pattern;
 	struct suggest suggest;
 };
 
-/* Returns 0 or the exit status. */
-static int set_suggest(struct simulation *s)
+/* Checks the flags of --suggest and passes them on. Returns 0 or the exit status. */
+static int set_suggest_flags(struct simulation *simulation)
 {
 	struct weir_error error;
 
-	s->suggest.what = s->text[SUGGEST];
-	s->suggest.deny = s->text[DENY];
-	s->suggest.by = s->text[BY];
-	s->suggest.key = s->text[KEY];
-	s->suggest.path = s->text[TRACE];
-	s->limits.may_be_none = s->text[SUGGEST];
-	if (!s->text[SUGGEST] && (s->text[DENY] || s->text[BY]))
+	simulation->suggest.algorithm_and_period = simulation->text[SUGGEST];
+	simulation->suggest.deny = simulation->text[DENY];
+	simulation->suggest.by = simulation->text[BY];
+	simulation->suggest.key = simulation->text[KEY];
+	simulation->suggest.path = simulation->text[TRACE];
+	simulation->limits.may_be_none = simulation->text[SUGGEST];
+	if (!simulation->text[SUGGEST] && (simulation->text[DENY] || simulation->text[BY]))
 		return command_fail("simulate", "expected --suggest with --deny and --by, found none");
-	if (s->text[SUGGEST] && !s->text[TRACE])
+	if (simulation->text[SUGGEST] && !simulation->text[TRACE])
 		return command_fail("simulate", "expected --trace with --suggest, found --pattern");
-	if (s->text[SUGGEST] && suggest_check(&s->suggest, &error) != WEIR_OK)
+	if (simulation->text[SUGGEST] && suggest_check(&simulation->suggest, &error) != WEIR_OK)
 		return command_fail("simulate", "%s", error.message);
 	return 0;
 }
 
-/* Returns 0 or the exit status. */
-static int set_flags(struct simulation *s, int argc, char **argv)
+/* Reads all flags. Returns 0 or the exit status. */
+static int set_flags(struct simulation *simulation, int argc, char **argv)
 {
 	struct arguments arguments;
 	int flag;
@@ -106,27 +106,27 @@ static int set_flags(struct simulation *s, int argc, char **argv)
 	arguments_begin(&arguments, &command_simulate, argc, argv);
 	while ((flag = arguments_next(&arguments)) >= 0) {
 		if (flag == CONFIG)
-			settings_add(&s->limits.settings, SETTING_CONFIG, arguments.value);
+			settings_add(&simulation->limits.settings, SETTING_CONFIG, arguments.value);
 		else
-			s->text[flag] = arguments.value ? arguments.value : "";
+			simulation->text[flag] = arguments.value ? arguments.value : "";
 		if (flag == LIMIT)
-			s->limits.names[s->limits.name_count++] = arguments.value;
+			simulation->limits.names[simulation->limits.name_count++] = arguments.value;
 		if (flag == TRY)
-			s->limits.tried[s->limits.tried_count++] = arguments.value;
+			simulation->limits.tried[simulation->limits.tried_count++] = arguments.value;
 	}
 	/* --limit a b means --limit a --limit b. */
-	for (; s->limits.name_count > 0 && optind < argc; optind++)
-		s->limits.names[s->limits.name_count++] = argv[optind];
+	for (; simulation->limits.name_count > 0 && optind < argc; optind++)
+		simulation->limits.names[simulation->limits.name_count++] = argv[optind];
 	if (optind < argc)
 		return arguments_refuse(&command_simulate, argv[optind]);
-	if (!s->text[TRACE] == !s->text[PATTERN])
+	if (!simulation->text[TRACE] == !simulation->text[PATTERN])
 		return command_fail("simulate", "expected --trace or --pattern, found %s",
-		                    s->text[TRACE] ? "both" : "neither");
-	return set_suggest(s);
+		                    simulation->text[TRACE] ? "both" : "neither");
+	return set_suggest_flags(simulation);
 }
 
-static int limit_index(const struct weir_config *config, const char *name, size_t *out,
-                       struct weir_error *error)
+static int find_limit_index(const struct weir_config *config, const char *name, size_t *out,
+                            struct weir_error *error)
 {
 	for (*out = 0; *out < config->limit_count; ++*out)
 		if (strcmp(config->limits[*out].options.name, name) == 0)
@@ -136,15 +136,16 @@ static int limit_index(const struct weir_config *config, const char *name, size_
 }
 
 /* Whether to replay the rules of the files, and not single limits. */
-static bool replays_rules(const struct simulation *s)
+static bool replays_rules(const struct simulation *simulation)
 {
-	return s->limits.name_count == 0 && s->limits.tried_count == 0 && !s->text[SUGGEST] &&
-	       !s->text[PATTERN] && !s->text[KEY] && s->limits.config->rule_count > 0;
+	return simulation->limits.name_count == 0 && simulation->limits.tried_count == 0 &&
+	       !simulation->text[SUGGEST] && !simulation->text[PATTERN] && !simulation->text[KEY] &&
+	       simulation->limits.config->rule_count > 0;
 }
 
-/* Finds the i-th limit to replay. */
-static int find_limit(const struct simulate_limits *limits, size_t i, size_t *out,
-                      struct weir_error *error)
+/* Finds the index in the configuration of the i-th limit to replay. */
+static int find_limit_to_replay(const struct simulate_limits *limits, size_t i, size_t *out,
+                                struct weir_error *error)
 {
 	*out = i;
 	if (limits->name_count == 0)
@@ -154,129 +155,146 @@ static int find_limit(const struct simulate_limits *limits, size_t i, size_t *ou
 			return error_set(error, WEIR_EINVAL,
 			                 "--limit: expected each limit once, found '%.64s' twice",
 			                 limits->names[i]);
-	return limit_index(limits->config, limits->names[i], out, error);
+	return find_limit_index(limits->config, limits->names[i], out, error);
 }
 
-/* Opens one scenario of the rules, or one for each limit. */
-static int open_scenarios(struct simulation *s, struct weir_error *error)
+/*
+ * Opens what the log is replayed through: one scenario with all rules, or one for each limit, which
+ * are then compared side by side.
+ */
+static int open_scenarios(struct simulation *simulation, struct weir_error *error)
 {
-	const struct simulate_limits *limits = &s->limits;
+	const struct simulate_limits *limits = &simulation->limits;
 	const struct weir_config *config = limits->config;
-	bool as_rules = replays_rules(s);
+	bool by_rules = replays_rules(simulation);
 	/* Clients of a pattern have an address, and no other attributes for keys. */
-	const char *key = s->text[KEY] ? s->text[KEY] : s->text[PATTERN] ? "ip" : NULL;
-	size_t n = as_rules ? 1 : limits->name_count ? limits->name_count : config->limit_count;
+	const char *key = simulation->text[KEY]       ? simulation->text[KEY]
+	                  : simulation->text[PATTERN] ? "ip"
+	                                              : NULL;
+	size_t n = by_rules ? 1 : limits->name_count ? limits->name_count : config->limit_count;
 	int status = WEIR_OK;
 
-	if (config->limit_count == 0 && !as_rules)
+	if (config->limit_count == 0 && !by_rules)
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
-	if (s->text[KEY] && format_target(&s->replay.fields, slice_of(s->text[KEY])) != TARGET_NONE)
+	if (simulation->text[KEY] &&
+	    format_target(&simulation->replay.fields, slice_of(simulation->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
-		                 s->text[KEY]);
-	s->replay.scenarios = s->scenarios = calloc(n, sizeof *s->scenarios);
-	if (!s->scenarios)
+		                 simulation->text[KEY]);
+	simulation->replay.scenarios = simulation->scenarios = calloc(n, sizeof *simulation->scenarios);
+	if (!simulation->scenarios)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
-		struct scenario *scenario = &s->scenarios[s->replay.scenario_count++];
+		struct scenario *scenario = &simulation->scenarios[simulation->replay.scenario_count++];
 		size_t limit;
 
-		status = as_rules ? scenario_open_rules(scenario, config, limits->capacity, error)
-		                  : find_limit(limits, i, &limit, error) ?:
+		status = by_rules ? scenario_open_rules(scenario, config, limits->capacity, error)
+		                  : find_limit_to_replay(limits, i, &limit, error) ?:
 		                    scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
 		if (status == WEIR_OK)
-			status = scenario_fields(scenario, &s->replay.fields, error);
+			status = scenario_fields(scenario, &simulation->replay.fields, error);
 	}
 	return status;
 }
 
+/* Draws a progress bar of the log on stderr; a pattern has no size, so only requests are shown. */
 static void show_progress(void *context, uint64_t requests)
 {
-	const struct simulation *s = context;
-	uint64_t percent =
-	    s->trace.size ? unpack_consumed(s->trace.lines.unpack) * 100 / s->trace.size : 0;
-	int bars = (int)(u64_min(percent, 100) * BAR / 100);
+	const struct simulation *simulation = context;
+	uint64_t percent = simulation->trace.size ? unpack_consumed(simulation->trace.lines.unpack) *
+	                                                100 / simulation->trace.size
+	                                          : 0;
+	int bars = (int)(u64_min(percent, 100) * BAR_WIDTH / 100);
 	struct winsize window = {0};
 
 	fputc('\r', stderr);
 	/* Draw no bar where the line would wrap, since it could not be overwritten. */
 	ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-	if (s->trace.size && (window.ws_col == 0 || window.ws_col >= 2 * BAR))
-		fprintf(stderr, "[%.*s%*s]", bars, "##############################", BAR - bars, "");
-	if (s->trace.size)
+	if (simulation->trace.size && (window.ws_col == 0 || window.ws_col >= 2 * BAR_WIDTH))
+		fprintf(stderr, "[%.*s%*s]", bars, "##############################", BAR_WIDTH - bars, "");
+	if (simulation->trace.size)
 		fprintf(stderr, " %3llu%%", (unsigned long long)percent);
 	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
 }
 
 /* Searches for the limit of --suggest, and adds it to those that are replayed. */
-static int find_suggestion(struct simulation *s, const struct format *format,
+static int find_suggestion(struct simulation *simulation, const struct format *format,
                            struct weir_error *error)
 {
 	int status;
 
-	s->suggest.format = format;
-	s->suggest.capacity = s->limits.capacity;
+	simulation->suggest.format = format;
+	simulation->suggest.capacity = simulation->limits.capacity;
 	if (isatty(STDERR_FILENO)) {
-		s->suggest.progress = show_progress;
-		s->suggest.progress_context = s;
+		simulation->suggest.progress = show_progress;
+		simulation->suggest.progress_context = simulation;
 	}
-	status = suggest_run(&s->suggest, error);
-	return status == WEIR_OK
-	           ? simulate_limits_add(&s->limits, "--suggest", s->suggest.found.limit, error)
-	           : status;
+	status = suggest_run(&simulation->suggest, error);
+	return status == WEIR_OK ? simulate_limits_add(&simulation->limits, "--suggest",
+	                                               simulation->suggest.found.limit, error)
+	                         : status;
 }
 
 /*
- * Opens the log, and removes limits that need latencies if the log has none. A pattern never has
- * any.
+ * Opens the log, after it has been searched for a suggestion. Removes limits that need latencies of
+ * requests if the log has none; a pattern never has any.
  */
-static int open_log(struct simulation *s, struct weir_error *error)
+static int open_log(struct simulation *simulation, struct weir_error *error)
 {
 	const struct format *format = NULL;
 	int status = WEIR_OK;
 
-	if (s->text[TRACE] && s->text[FORMAT] && !(format = format_named(s->text[FORMAT])))
+	if (simulation->text[TRACE] && simulation->text[FORMAT] &&
+	    !(format = format_named(simulation->text[FORMAT])))
 		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
-		                 s->text[FORMAT]);
-	if (s->text[SUGGEST])
-		status = find_suggestion(s, format, error);
-	if (s->text[SUGGEST] && status == WEIR_OK) {
-		int fd = reusable_log_reopen(&s->suggest.log, s->text[TRACE], error);
+		                 simulation->text[FORMAT]);
+	if (simulation->text[SUGGEST])
+		status = find_suggestion(simulation, format, error);
+	if (simulation->text[SUGGEST] && status == WEIR_OK) {
+		int fd = reusable_log_reopen(&simulation->suggest.log, simulation->text[TRACE], error);
 
-		s->trace.path = s->text[TRACE];
-		status =
-		    fd < 0 ? fd
-		           : trace_open_descriptor(&s->trace, fd, format, &s->replay.fields, stderr, error);
-	} else if (s->text[TRACE] && status == WEIR_OK)
-		status = trace_open(&s->trace, s->text[TRACE], format, &s->replay.fields, stderr, error);
-	if (status != WEIR_OK || (s->text[TRACE] && trace_has_latency(&s->trace)))
+		simulation->trace.path = simulation->text[TRACE];
+		status = fd < 0 ? fd
+		                : trace_open_descriptor(&simulation->trace, fd, format,
+		                                        &simulation->replay.fields, stderr, error);
+	} else if (simulation->text[TRACE] && status == WEIR_OK)
+		status = trace_open(&simulation->trace, simulation->text[TRACE], format,
+		                    &simulation->replay.fields, stderr, error);
+	if (status != WEIR_OK || (simulation->text[TRACE] && trace_has_latency(&simulation->trace)))
 		return status;
-	return remove_latency_limits(s->limits.config, s->limits.names, s->limits.name_count, stderr,
-	                             error);
+	return remove_latency_limits(simulation->limits.config, simulation->limits.names,
+	                             simulation->limits.name_count, stderr, error);
 }
 
-static int open_source(struct simulation *s, struct source *source, struct weir_error *error)
+/*
+ * Sets where requests come from: the log, or a pattern, which is scaled to the first limit that has
+ * a rate.
+ */
+static int open_source(struct simulation *simulation, struct source *source,
+                       struct weir_error *error)
 {
-	const struct tally *first = &s->scenarios[0].tallies[0];
+	const struct tally *with_rate = &simulation->scenarios[0].tallies[0];
 
-	for (size_t i = 1; i < s->replay.scenario_count && first->declared->options.rate.count == 0;
-	     i++)
-		first = &s->scenarios[i].tallies[0];
-	*source = (struct source){trace_next, &s->trace};
-	if (!s->text[PATTERN])
+	for (size_t i = 1;
+	     i < simulation->replay.scenario_count && with_rate->declared->options.rate.count == 0; i++)
+		with_rate = &simulation->scenarios[i].tallies[0];
+	*source = (struct source){trace_next, &simulation->trace};
+	if (!simulation->text[PATTERN])
 		return WEIR_OK;
-	*source = (struct source){pattern_next, &s->pattern};
-	return pattern_open(&s->pattern, s->text[PATTERN], first->limit,
-	                    first->declared->options.rate.count, &s->replay.fields, error);
+	*source = (struct source){pattern_next, &simulation->pattern};
+	return pattern_open(&simulation->pattern, simulation->text[PATTERN], with_rate->limit,
+	                    with_rate->declared->options.rate.count, &simulation->replay.fields, error);
 }
 
 /* Opens a file for output; called before the replay. Refuses to overwrite the log. */
-static int open_output(const struct simulation *s, const char *path, FILE **out,
+static int open_output(const struct simulation *simulation, const char *path, FILE **out,
                        struct weir_error *error)
 {
 	struct stat file, log;
+	bool is_log = simulation->text[TRACE] && stat(path, &file) == 0 &&
+	              fstat(simulation->trace.lines.fd, &log) == 0 && S_ISREG(file.st_mode) &&
+	              file.st_ino == log.st_ino && file.st_dev == log.st_dev;
 
-	if (s->text[TRACE] && stat(path, &file) == 0 && fstat(s->trace.lines.fd, &log) == 0 &&
-	    S_ISREG(file.st_mode) && file.st_ino == log.st_ino && file.st_dev == log.st_dev)
+	if (is_log)
 		return error_set(error, WEIR_EINVAL, "%s: expected a file to write to, found the log",
 		                 path);
 	*out = fopen(path, "wbe");
@@ -284,61 +302,66 @@ static int open_output(const struct simulation *s, const char *path, FILE **out,
 	            : error_set(error, WEIR_EIO, "%s: expected a file to write to, found: %m", path);
 }
 
-static int open_outputs(struct simulation *s, struct weir_error *error)
+/* Opens the files of --decisions and --html. */
+static int open_outputs(struct simulation *simulation, struct weir_error *error)
 {
-	const char *decisions = s->text[DECISIONS], *page = s->text[HTML];
+	const char *decisions = simulation->text[DECISIONS], *page = simulation->text[HTML];
 	int status = WEIR_OK;
 
 	if (decisions && strcmp(decisions, "-") == 0)
-		s->replay.decisions = fdopen(dup(STDOUT_FILENO), "we");
+		simulation->replay.decisions = fdopen(dup(STDOUT_FILENO), "we");
 	else if (decisions)
-		status = open_output(s, decisions, &s->replay.decisions, error);
-	if (status == WEIR_OK && decisions && !s->replay.decisions)
+		status = open_output(simulation, decisions, &simulation->replay.decisions, error);
+	if (status == WEIR_OK && decisions && !simulation->replay.decisions)
 		status = error_set(error, WEIR_EIO, "can't write the decisions: %m");
 	if (status == WEIR_OK && page)
-		status = open_output(s, page, &s->page, error);
+		status = open_output(simulation, page, &simulation->html_file, error);
 	return status;
 }
 
 /* Writes and closes the page. */
-static int write_page(struct simulation *s, const struct buffer *page, struct weir_error *error)
+static int write_page(struct simulation *simulation, const struct buffer *page,
+                      struct weir_error *error)
 {
-	bool written = fwrite(page->data, 1, page->len, s->page) == page->len;
+	bool written = fwrite(page->data, 1, page->len, simulation->html_file) == page->len;
 
-	if (fclose(s->page) != 0)
+	if (fclose(simulation->html_file) != 0)
 		written = false;
-	s->page = NULL;
-	return written ? WEIR_OK
-	               : error_set(error, WEIR_EIO, "%s: can't write the page: %m", s->text[HTML]);
+	simulation->html_file = NULL;
+	return written
+	           ? WEIR_OK
+	           : error_set(error, WEIR_EIO, "%s: can't write the page: %m", simulation->text[HTML]);
 }
 
-static int write_reports(struct simulation *s, struct weir_error *error)
+/* Writes the result to standard output as text or JSON, and the page of --html. */
+static int write_reports(struct simulation *simulation, struct weir_error *error)
 {
 	const struct report report = {
-	    .replay = &s->replay,
-	    .source = s->text[TRACE] ? s->text[TRACE] : s->text[PATTERN],
-	    .malformed = s->trace.malformed,
-	    .as_rules = s->scenarios[0].own == NULL,
-	    .suggestion = s->text[SUGGEST] ? &s->suggest.found : NULL,
+	    .replay = &simulation->replay,
+	    .source = simulation->text[TRACE] ? simulation->text[TRACE] : simulation->text[PATTERN],
+	    .malformed = simulation->trace.malformed,
+	    .as_rules = simulation->scenarios[0].own == NULL,
+	    .suggestion = simulation->text[SUGGEST] ? &simulation->suggest.found : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");
+	bool is_plain = !isatty(STDOUT_FILENO) || (no_color && *no_color);
 	struct buffer out = {0}, page = {0};
 	int status = WEIR_OK;
 
 	/* The page first: it needs narrower intervals, and merged intervals can't be split again. */
-	if (s->page) {
-		replay_widen(&s->replay, report_html_intervals(&s->replay));
+	if (simulation->html_file) {
+		replay_widen(&simulation->replay, report_html_intervals(&simulation->replay));
 		report_html(&report, &page);
 	}
-	replay_widen(&s->replay, TIMELINE_SHOWN);
-	if (s->text[JSON])
+	replay_widen(&simulation->replay, TIMELINE_SHOWN);
+	if (simulation->text[JSON])
 		report_json(&report, &out);
 	else
-		report_text(&report, !isatty(STDOUT_FILENO) || (no_color && *no_color), &out);
+		report_text(&report, is_plain, &out);
 	if (out.failed || page.failed)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
-	if (status == WEIR_OK && s->page)
-		status = write_page(s, &page, error);
+	if (status == WEIR_OK && simulation->html_file)
+		status = write_page(simulation, &page, error);
 	if (status == WEIR_OK &&
 	    (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0))
 		status = error_set(error, WEIR_EIO, "can't write the result: %m");
@@ -347,55 +370,57 @@ static int write_reports(struct simulation *s, struct weir_error *error)
 	return status;
 }
 
-static int replay_and_report(struct simulation *s, struct weir_error *error)
+/* Opens all inputs and outputs, replays the requests, and writes the reports. */
+static int replay_and_report(struct simulation *simulation, struct weir_error *error)
 {
 	struct source source;
 	int status;
 
-	s->limits.settings.text[SETTING_CAPACITY] = s->text[CAPACITY];
-	status = simulate_limits_read(&s->limits, s->text[PATTERN], error) ?:
-	             open_log(s, error) ?: open_scenarios(s, error) ?:
-	             open_source(s, &source, error) ?: open_outputs(s, error);
+	simulation->limits.settings.text[SETTING_CAPACITY] = simulation->text[CAPACITY];
+	status = simulate_limits_read(&simulation->limits, simulation->text[PATTERN], error) ?:
+	             open_log(simulation, error) ?: open_scenarios(simulation, error) ?:
+	             open_source(simulation, &source, error) ?: open_outputs(simulation, error);
 	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
-		s->replay.progress = show_progress;
-		s->replay.progress_context = s;
-		s->trace.before_report = CLEAR_LINE;
+		simulation->replay.progress = show_progress;
+		simulation->replay.progress_context = simulation;
+		simulation->trace.before_report = CLEAR_LINE;
 	}
 	if (status == WEIR_OK)
-		status = replay_run(&s->replay, &source, error);
-	if (s->replay.progress)
+		status = replay_run(&simulation->replay, &source, error);
+	if (simulation->replay.progress)
 		fputs(CLEAR_LINE, stderr);
-	if (status == WEIR_OK && s->replay.requests == 0)
-		status =
-		    error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none", s->text[TRACE]);
+	if (status == WEIR_OK && simulation->replay.requests == 0)
+		status = error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none",
+		                   simulation->text[TRACE]);
 	if (status == WEIR_OK)
-		status = write_reports(s, error);
-	if (s->replay.decisions && fclose(s->replay.decisions) != 0 && status == WEIR_OK)
-		status = error_set(error, WEIR_EIO, "%s: %m", s->text[DECISIONS]);
-	if (s->page)
-		fclose(s->page);
+		status = write_reports(simulation, error);
+	if (simulation->replay.decisions && fclose(simulation->replay.decisions) != 0 &&
+	    status == WEIR_OK)
+		status = error_set(error, WEIR_EIO, "%s: %m", simulation->text[DECISIONS]);
+	if (simulation->html_file)
+		fclose(simulation->html_file);
 	return status;
 }
 
 static int run_simulate(int argc, char **argv)
 {
-	struct simulation s = {0};
+	struct simulation simulation = {0};
 	struct weir_error error = {0};
-	int result = simulate_limits_open(&s.limits, argc) == WEIR_OK
-	                 ? set_flags(&s, argc, argv)
+	int result = simulate_limits_open(&simulation.limits, argc) == WEIR_OK
+	                 ? set_flags(&simulation, argc, argv)
 	                 : command_fail("simulate", "out of memory");
 
-	if (result == 0 && replay_and_report(&s, &error) != WEIR_OK) {
+	if (result == 0 && replay_and_report(&simulation, &error) != WEIR_OK) {
 		if (*error.message)
 			command_fail("simulate", "%s", error.message);
 		result = EXIT_FAILED;
 	}
-	trace_close(&s.trace);
-	suggest_close(&s.suggest);
-	for (size_t i = 0; i < s.replay.scenario_count; i++)
-		scenario_close(&s.scenarios[i]);
-	free(s.scenarios);
-	simulate_limits_close(&s.limits);
+	trace_close(&simulation.trace);
+	suggest_close(&simulation.suggest);
+	for (size_t i = 0; i < simulation.replay.scenario_count; i++)
+		scenario_close(&simulation.scenarios[i]);
+	free(simulation.scenarios);
+	simulate_limits_close(&simulation.limits);
 	return result;
 }
 

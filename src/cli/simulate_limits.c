@@ -10,8 +10,9 @@
 #include "cli/command.h"
 #include "simulate/input/traffic_pattern.h"
 
-#define BEFORE_TEXT                                                                                \
-	"limits: {\n" /* on a line of its own, so that columns of errors are those of the text */
+#define TEXT_BEFORE                                                                                \
+	"limits: {\n" /* on a line of its added_configs, so that columns of errors are those of the    \
+	                 text */
 #define LINES_BEFORE 1
 
 int simulate_limits_open(struct simulate_limits *limits, int argc)
@@ -20,20 +21,21 @@ int simulate_limits_open(struct simulate_limits *limits, int argc)
 
 	limits->names = calloc(capacity, sizeof *limits->names);
 	limits->tried = calloc(capacity, sizeof *limits->tried);
-	limits->own = calloc(capacity, sizeof *limits->own);
-	return limits->names && limits->tried && limits->own ? WEIR_OK : WEIR_ENOMEM;
+	limits->added_configs = calloc(capacity, sizeof *limits->added_configs);
+	return limits->names && limits->tried && limits->added_configs ? WEIR_OK : WEIR_ENOMEM;
 }
 
 void simulate_limits_close(struct simulate_limits *limits)
 {
 	weir_config_close(limits->config);
-	for (size_t i = 0; i < limits->own_count; i++)
-		weir_config_close(limits->own[i]);
-	free(limits->own);
+	for (size_t i = 0; i < limits->added_count; i++)
+		weir_config_close(limits->added_configs[i]);
+	free(limits->added_configs);
 	free(limits->tried);
 	free(limits->names);
 }
 
+/* Makes one limit of each algorithm, for made-up traffic. */
 static int read_pattern_limits(struct weir_config **config, struct weir_error *error)
 {
 	struct buffer yaml = {0};
@@ -46,7 +48,9 @@ static int read_pattern_limits(struct weir_config **config, struct weir_error *e
 	return status;
 }
 
-static void print_error(void *context, const struct weir_config_remark *remark)
+/* Called for each remark about a file. Prints errors, and sets *context, a bool, if there was one.
+ */
+static void print_file_error(void *context, const struct weir_config_remark *remark)
 {
 	bool *printed = context;
 	struct buffer line = {0};
@@ -60,6 +64,10 @@ static void print_error(void *context, const struct weir_config_remark *remark)
 	*printed = true;
 }
 
+/*
+ * Reads the configuration files. Without any, the limits are those of --try alone, or made for the
+ * pattern.
+ */
 static int read_files(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
 {
 	struct settings *settings = &limits->settings;
@@ -72,9 +80,10 @@ static int read_files(struct simulate_limits *limits, bool has_pattern, struct w
 	if (settings->file_count > 0) {
 		status = weir_config_read_files(&(struct weir_config_files){.paths = settings->files,
 		                                                            .count = settings->file_count,
-		                                                            .say = print_error,
+		                                                            .say = print_file_error,
 		                                                            .context = &printed},
 		                                &limits->config, error);
+		/* printed errors have no message for the caller */
 		return printed ? error_set(error, status, "%s", "") : status;
 	}
 	if (limits->tried_count > 0 || limits->may_be_none) {
@@ -87,6 +96,7 @@ static int read_files(struct simulate_limits *limits, bool has_pattern, struct w
 	                 "expected -c FILE or --try 'NAME: {...}' with the limits to try");
 }
 
+/* Reads the limit by the reader of YAML files, as the only one of a configuration. */
 int simulate_limit_read(const char *flag, const char *text, weir_config **out,
                         struct weir_error *error)
 {
@@ -94,7 +104,7 @@ int simulate_limit_read(const char *flag, const char *text, weir_config **out,
 	struct weir_error inner = {0};
 	int status;
 
-	buffer_printf(&yaml, BEFORE_TEXT "%s\n}\n", text);
+	buffer_printf(&yaml, TEXT_BEFORE "%s\n}\n", text);
 	status = yaml.failed ? error_set(&inner, WEIR_ENOMEM, "out of memory")
 	                     : weir_config_read_yaml(yaml.data, yaml.len, NULL, out, &inner);
 	buffer_free(&yaml);
@@ -111,30 +121,31 @@ int simulate_limit_read(const char *flag, const char *text, weir_config **out,
 	                 flag, text);
 }
 
+/* Appends the limit to those of the files, and to the names of --limit if there are any. */
 int simulate_limits_add(struct simulate_limits *limits, const char *flag, const char *text,
                         struct weir_error *error)
 {
 	struct weir_config *config = limits->config;
 	size_t count = config->limit_count;
-	struct rules_limit *all = arena_array(&config->arena, count + 1, sizeof *all);
-	weir_config **own = &limits->own[limits->own_count];
-	int status = all ? simulate_limit_read(flag, text, own, error)
-	                 : error_set(error, WEIR_ENOMEM, "out of memory");
+	struct rules_limit *grown = arena_array(&config->arena, count + 1, sizeof *grown);
+	weir_config **added = &limits->added_configs[limits->added_count];
+	int status = grown ? simulate_limit_read(flag, text, added, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status != WEIR_OK)
 		return status;
-	limits->own_count++;
-	all[count] = (*own)->limits[0];
+	limits->added_count++;
+	grown[count] = (*added)->limits[0];
 	for (size_t i = 0; i < count; i++) {
-		all[i] = config->limits[i];
-		if (strcmp(all[i].options.name, all[count].options.name) == 0)
+		grown[i] = config->limits[i];
+		if (strcmp(grown[i].options.name, grown[count].options.name) == 0)
 			return error_set(error, WEIR_EINVAL,
 			                 "%s: expected a name that no other limit has, found '%.64s'", flag,
-			                 all[count].options.name);
+			                 grown[count].options.name);
 	}
 	if (limits->name_count > 0)
-		limits->names[limits->name_count++] = all[count].options.name;
-	config->limits = all;
+		limits->names[limits->name_count++] = grown[count].options.name;
+	config->limits = grown;
 	config->limit_count = count + 1;
 	return WEIR_OK;
 }

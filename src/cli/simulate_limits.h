@@ -16,8 +16,8 @@ struct simulate_limits {
 
 	/* Set by simulate_limits_read. */
 	weir_config *config;
-	weir_config **own; /* the configurations of added limits */
-	size_t own_count;
+	weir_config **added_configs; /* the configurations of added limits */
+	size_t added_count;
 	uint64_t capacity;
 };
 

@@ -13,30 +13,32 @@
 #include "simulate/input/trace.h"
 #include "simulate/smallest.h"
 
-#define WHOLE       UINT64_C(1000000000000) /* the unit of shares, so that decimals are exact */
-#define PERCENT     (WHOLE / 100)
-#define SHOWN_MAX   63
-#define SCAN_MAX    1000 /* counts to try one by one where bisection is not exact, see smallest.h */
+#define SHARE_UNIT     UINT64_C(1000000000000) /* the unit of shares, so that decimals are exact */
+#define PERCENT        (SHARE_UNIT / 100)
+#define NAME_SHOWN_MAX 63
+#define TRY_EACH_MAX                                                                               \
+	1000 /* counts to try one by one where bisection is not exact, see smallest.h */
 #define LIMIT_BYTES 256
 
 /* The goal of a search, read from the flags. */
 struct goal {
 	const struct algorithm *algorithm;
 	const char *period;
-	uint64_t deny; /* in parts of WHOLE */
+	uint64_t deny; /* in parts of SHARE_UNIT */
 	bool by_requests;
 };
 
 /* The state of a search. */
-struct finder {
+struct search_state {
 	struct suggest *suggest;
 	struct goal goal;
 	struct smallest search;
 	struct buffer points; /* struct report_point, in the order in which they were tried */
-	bool costs_differ;    /* a request has a cost that is not 1 */
+	bool costs_differ;    /* some request costs more or less than 1 */
 	struct trace trace;
 };
 
+/* Reads "0.5%" or "0.005" as parts of SHARE_UNIT. Returns false if it is no share. */
 static bool read_share(const char *text, uint64_t *out)
 {
 	size_t len = strlen(text);
@@ -46,7 +48,7 @@ static bool read_share(const char *text, uint64_t *out)
 	if (!parse_decimal((struct slice){text, len - percent}, &number) ||
 	    number > (percent ? 100 : 1))
 		return false;
-	*out = (uint64_t)(number * (double)(percent ? PERCENT : WHOLE) + 0.5);
+	*out = (uint64_t)(number * (double)(percent ? PERCENT : SHARE_UNIT) + 0.5);
 	return true;
 }
 
@@ -60,18 +62,19 @@ static const struct algorithm *find_algorithm(struct slice name)
 	return NULL;
 }
 
-static const struct algo_parameter *rate_of(const struct algorithm *algorithm)
+/* The parameter that is the algorithm's rate; NULL if it has none. */
+static const struct algo_parameter *rate_parameter(const struct algorithm *algorithm)
 {
-	const struct algo_parameter *row = algorithm->parameters;
+	const struct algo_parameter *parameter = algorithm->parameters;
 
-	while (row->name && row->type != ALGO_RATE && row->type != ALGO_CALENDAR_RATE)
-		row++;
-	return row->name ? row : NULL;
+	while (parameter->name && parameter->type != ALGO_RATE && parameter->type != ALGO_CALENDAR_RATE)
+		parameter++;
+	return parameter->name ? parameter : NULL;
 }
 
 static int read_goal(const struct suggest *suggest, struct goal *goal, struct weir_error *error)
 {
-	const char *what = suggest->what, *slash = strchr(what, '/');
+	const char *what = suggest->algorithm_and_period, *slash = strchr(what, '/');
 	const char *deny = suggest->deny ? suggest->deny : SUGGEST_DENY;
 	const char *by = suggest->by ? suggest->by : "keys";
 
@@ -85,10 +88,10 @@ static int read_goal(const struct suggest *suggest, struct goal *goal, struct we
 	if (goal->period[0] == '1' && goal->period[1] >= 'a') /* 22/m, as rule files have it */
 		goal->period++;
 	goal->algorithm = find_algorithm((struct slice){what, (size_t)(slash - what)});
-	if (!goal->algorithm || !rate_of(goal->algorithm))
+	if (!goal->algorithm || !rate_parameter(goal->algorithm))
 		return error_set(error, WEIR_EINVAL,
 		                 "--suggest: expected an algorithm with a rate, found '%.*s'",
-		                 (int)u64_min((uint64_t)(slash - what), SHOWN_MAX), what);
+		                 (int)u64_min((uint64_t)(slash - what), NAME_SHOWN_MAX), what);
 	if (!read_share(deny, &goal->deny))
 		return error_set(error, WEIR_EINVAL,
 		                 "--deny: expected a share such as 0.1%% or 0.001, found '%.40s'", deny);
@@ -111,66 +114,71 @@ static const char *limit_text(const struct goal *goal, uint64_t count, char out[
 	int len = snprintf(out, LIMIT_BYTES, "suggested: { algorithm: %s, rate: %llu/%.40s",
 	                   goal->algorithm->name, (unsigned long long)count, goal->period);
 
-	for (const struct algo_parameter *row = goal->algorithm->parameters; row->name; row++)
-		if (row->type == ALGO_NUMBER && row->default_value == ALGO_DEFAULT_AS_RATE)
-			len += snprintf(out + len, LIMIT_BYTES - (size_t)len, ", %s: %llu", row->name,
+	for (const struct algo_parameter *parameter = goal->algorithm->parameters; parameter->name;
+	     parameter++)
+		if (parameter->type == ALGO_NUMBER && parameter->default_value == ALGO_DEFAULT_AS_RATE)
+			len += snprintf(out + len, LIMIT_BYTES - (size_t)len, ", %s: %llu", parameter->name,
 			                (unsigned long long)count);
 	snprintf(out + len, LIMIT_BYTES - (size_t)len, " }");
 	return out;
 }
 
-static bool fits(const struct goal *goal, const struct report_point *point)
+/* Whether the limit of that point denies a share of requests or keys that the goal permits. */
+static bool denies_few_enough(const struct goal *goal, const struct report_point *point)
 {
 	uint64_t part = goal->by_requests ? point->denied : point->hit;
 	uint64_t whole = goal->by_requests ? point->requests : point->keys;
 
-	return (u128)part * WHOLE <= (u128)goal->deny * whole;
+	return (u128)part * SHARE_UNIT <= (u128)goal->deny * whole;
 }
 
 /* The `next` function of a struct source, which also records whether costs differ. */
 static int next_request(void *context, struct record *record, struct weir_error *error)
 {
-	struct finder *finder = context;
-	int status = trace_next(&finder->trace, record, error);
+	struct search_state *state = context;
+	int status = trace_next(&state->trace, record, error);
 
-	finder->costs_differ |= status == 1 && record->cost != 1;
+	state->costs_differ |= status == 1 && record->cost != 1;
 	return status;
 }
 
-static int open_candidate(const struct finder *finder, uint64_t count, weir_config **config,
+/* Makes a limit with this count, and a scenario that replays it. */
+static int open_candidate(const struct search_state *state, uint64_t count, weir_config **config,
                           struct scenario *scenario, struct fields *fields,
                           struct weir_error *error)
 {
 	char text[LIMIT_BYTES];
 	int status =
-	    simulate_limit_read("--suggest", limit_text(&finder->goal, count, text), config, error);
+	    simulate_limit_read("--suggest", limit_text(&state->goal, count, text), config, error);
 
 	if (status == WEIR_OK)
-		status = scenario_open_limit(scenario, *config, 0, finder->suggest->key,
-		                             finder->suggest->capacity, error);
+		status = scenario_open_limit(scenario, *config, 0, state->suggest->key,
+		                             state->suggest->capacity, error);
 	return status == WEIR_OK ? scenario_fields(scenario, fields, error) : status;
 }
 
-static int read_log(struct finder *finder, struct replay *replay, struct weir_error *error)
+/* Replays the whole log through the scenarios of `replay`. */
+static int read_log(struct search_state *state, struct replay *replay, struct weir_error *error)
 {
-	const struct suggest *suggest = finder->suggest;
-	const struct source source = {next_request, finder};
+	const struct suggest *suggest = state->suggest;
+	const struct source source = {next_request, state};
 	int fd = reusable_log_reopen(&suggest->log, suggest->path, error);
 	int status = fd < 0 ? fd
-	                    : trace_open_descriptor(&finder->trace, fd, suggest->format,
-	                                            &replay->fields, NULL, error);
+	                    : trace_open_descriptor(&state->trace, fd, suggest->format, &replay->fields,
+	                                            NULL, error);
 
 	if (status != WEIR_OK)
 		return status;
 	replay->progress = suggest->progress;
 	replay->progress_context = suggest->progress_context;
 	status = replay_run(replay, &source, error);
-	trace_close(&finder->trace);
+	trace_close(&state->trace);
 	return status == WEIR_OK && replay->requests == 0
 	           ? error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none", suggest->path)
 	           : status;
 }
 
+/* The result of a replayed limit: how many requests it denied, and how many keys had a denial. */
 static struct report_point point_of(const struct scenario *scenario, uint64_t count)
 {
 	const struct tally *tally = &scenario->tallies[0];
@@ -182,7 +190,7 @@ static struct report_point point_of(const struct scenario *scenario, uint64_t co
 }
 
 /* Replays limits with these counts side by side, and appends their points. */
-static int try_counts(struct finder *finder, const uint64_t *counts, size_t n,
+static int try_counts(struct search_state *state, const uint64_t *counts, size_t n,
                       struct weir_error *error)
 {
 	struct scenario *scenarios = calloc(n, sizeof *scenarios);
@@ -191,84 +199,87 @@ static int try_counts(struct finder *finder, const uint64_t *counts, size_t n,
 	int status = scenarios ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	for (size_t i = 0; i < n && status == WEIR_OK; i++)
-		status = open_candidate(finder, counts[i], &configs[i], &scenarios[replay.scenario_count++],
+		status = open_candidate(state, counts[i], &configs[i], &scenarios[replay.scenario_count++],
 		                        &replay.fields, error);
 	if (status == WEIR_OK)
-		status = read_log(finder, &replay, error);
+		status = read_log(state, &replay, error);
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
 		struct report_point point = point_of(&scenarios[i], counts[i]);
 
-		buffer_add(&finder->points, (const char *)&point, sizeof point);
+		buffer_add(&state->points, (const char *)&point, sizeof point);
 	}
 	for (size_t i = 0; i < replay.scenario_count; i++)
 		scenario_close(&scenarios[i]);
 	for (size_t i = 0; i < SMALLEST_AT_ONCE; i++)
 		weir_config_close(configs[i]);
 	free(scenarios);
-	return finder->points.failed ? error_set(error, WEIR_ENOMEM, "out of memory") : status;
+	return state->points.failed ? error_set(error, WEIR_ENOMEM, "out of memory") : status;
 }
 
-static size_t point_count(const struct finder *finder)
+static size_t point_count(const struct search_state *state)
 {
-	return finder->points.len / sizeof(struct report_point);
+	return state->points.len / sizeof(struct report_point);
 }
 
-static struct report_point *point_at(const struct finder *finder, size_t i)
+static struct report_point *point_at(const struct search_state *state, size_t i)
 {
-	return (struct report_point *)(void *)finder->points.data + i;
+	return (struct report_point *)(void *)state->points.data + i;
 }
 
-/* Tries counts until the smallest one that fits is known, several in each replay. */
-static int bisect(struct finder *finder, struct weir_error *error)
+/* Tries counts until the smallest one that denies few enough is known, several in each replay. */
+static int bisect(struct search_state *state, struct weir_error *error)
 {
 	uint64_t counts[SMALLEST_AT_ONCE];
 	size_t n;
 
-	while ((n = smallest_next(&finder->search, counts)) > 0) {
-		size_t first = point_count(finder);
-		int status = try_counts(finder, counts, n, error);
+	while ((n = smallest_next(&state->search, counts)) > 0) {
+		size_t first = point_count(state);
+		int status = try_counts(state, counts, n, error);
 
 		if (status != WEIR_OK)
 			return status;
 		for (size_t i = 0; i < n; i++)
-			smallest_report(&finder->search, counts[i],
-			                fits(&finder->goal, point_at(finder, first + i)));
+			smallest_report(&state->search, counts[i],
+			                denies_few_enough(&state->goal, point_at(state, first + i)));
 	}
-	if (finder->search.fits > 0)
+	if (state->search.fits > 0)
 		return WEIR_OK;
 	return error_set(error, WEIR_ENOTFOUND,
 	                 "--suggest: expected a limit of at most %llu that denies so few, found none",
-	                 (unsigned long long)finder->search.max);
+	                 (unsigned long long)state->search.max);
 }
 
-/* Tries the counts below the one found, ascending, until one fits. */
-static int try_smaller_counts(struct finder *finder, struct weir_error *error)
+/*
+ * Tries the counts below the one that bisection found, ascending, until one denies few enough: for
+ * limits of which a larger count may deny more. If there are too many, the result is unsure.
+ */
+static int try_smaller_counts(struct search_state *state, struct weir_error *error)
 {
-	uint64_t found = finder->search.fits, next = 1, counts[SMALLEST_AT_ONCE];
+	uint64_t found = state->search.fits, next = 1, counts[SMALLEST_AT_ONCE];
 
-	if (found - 1 > SCAN_MAX) {
-		finder->suggest->found.unsure = true;
+	if (found - 1 > TRY_EACH_MAX) {
+		state->suggest->found.unsure = true;
 		return WEIR_OK;
 	}
 	while (next < found) {
-		size_t n = 0, first = point_count(finder);
+		size_t n = 0, first = point_count(state);
 		int status;
 
 		while (n < SMALLEST_AT_ONCE && next < found)
 			counts[n++] = next++;
-		status = try_counts(finder, counts, n, error);
+		status = try_counts(state, counts, n, error);
 		if (status != WEIR_OK)
 			return status;
 		for (size_t i = 0; i < n; i++)
-			if (fits(&finder->goal, point_at(finder, first + i))) {
-				finder->search.fits = counts[i];
+			if (denies_few_enough(&state->goal, point_at(state, first + i))) {
+				state->search.fits = counts[i];
 				return WEIR_OK;
 			}
 	}
 	return WEIR_OK;
 }
 
-static int by_count(const void *a, const void *b)
+static int compare_counts(const void *a, const void *b)
 {
 	uint64_t left = ((const struct report_point *)a)->count;
 	uint64_t right = ((const struct report_point *)b)->count;
@@ -277,49 +288,55 @@ static int by_count(const void *a, const void *b)
 }
 
 /* Stores the result, with each count once, though try_smaller_counts may have repeated some. */
-static int store_result(struct finder *finder, struct weir_error *error)
+static int store_result(struct search_state *state, struct weir_error *error)
 {
-	struct suggest *suggest = finder->suggest;
-	struct report_point *points = arena_array(&suggest->arena, point_count(finder), sizeof *points);
+	struct suggest *suggest = state->suggest;
+	struct report_point *points = arena_array(&suggest->arena, point_count(state), sizeof *points);
 	char text[LIMIT_BYTES];
 	char *limit =
-	    arena_copy(&suggest->arena, slice_of(limit_text(&finder->goal, finder->search.fits, text)));
+	    arena_copy(&suggest->arena, slice_of(limit_text(&state->goal, state->search.fits, text)));
 	size_t n = 0;
 
 	if (!points || !limit)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	qsort(finder->points.data, point_count(finder), sizeof *points, by_count);
-	for (size_t i = 0; i < point_count(finder); i++)
-		if (n == 0 || points[n - 1].count != point_at(finder, i)->count)
-			points[n++] = *point_at(finder, i);
+	qsort(state->points.data, point_count(state), sizeof *points, compare_counts);
+	for (size_t i = 0; i < point_count(state); i++)
+		if (n == 0 || points[n - 1].count != point_at(state, i)->count)
+			points[n++] = *point_at(state, i);
 	suggest->found.limit = limit;
-	suggest->found.count = finder->search.fits;
-	suggest->found.by_requests = finder->goal.by_requests;
-	suggest->found.share = (double)finder->goal.deny / (double)WHOLE;
+	suggest->found.count = state->search.fits;
+	suggest->found.by_requests = state->goal.by_requests;
+	suggest->found.share = (double)state->goal.deny / (double)SHARE_UNIT;
 	suggest->found.points = points;
 	suggest->found.point_count = n;
 	return WEIR_OK;
 }
 
+/* Whether a larger count never denies more, so that bisection finds the smallest one. */
+static bool bisection_is_exact(const struct search_state *state)
+{
+	return !state->goal.algorithm->unordered && !(state->costs_differ && state->goal.by_requests);
+}
+
+/* Searches the smallest count that denies few enough, and stores it and all points tried. */
 int suggest_run(struct suggest *suggest, struct weir_error *error)
 {
-	struct finder finder = {.suggest = suggest, .trace.path = suggest->path};
-	int status = read_goal(suggest, &finder.goal, error);
+	struct search_state state = {.suggest = suggest, .trace.path = suggest->path};
+	int status = read_goal(suggest, &state.goal, error);
 
 	if (status == WEIR_OK) {
 		status = reusable_log_open(&suggest->log, suggest->path, REUSABLE_LOG_MAX, error);
 		suggest->log_is_open = status == WEIR_OK;
 	}
 	if (status == WEIR_OK) {
-		finder.search.max = rate_of(finder.goal.algorithm)->max;
-		status = bisect(&finder, error);
+		state.search.max = rate_parameter(state.goal.algorithm)->max;
+		status = bisect(&state, error);
 	}
-	if (status == WEIR_OK &&
-	    (finder.goal.algorithm->unordered || (finder.costs_differ && finder.goal.by_requests)))
-		status = try_smaller_counts(&finder, error);
+	if (status == WEIR_OK && !bisection_is_exact(&state))
+		status = try_smaller_counts(&state, error);
 	if (status == WEIR_OK)
-		status = store_result(&finder, error);
-	buffer_free(&finder.points);
+		status = store_result(&state, error);
+	buffer_free(&state.points);
 	return status;
 }
 

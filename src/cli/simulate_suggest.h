@@ -12,7 +12,7 @@
 
 struct suggest {
 	/* The values of flags; NULL for the default. */
-	const char *what, *deny, *by, *key;
+	const char *algorithm_and_period, *deny, *by, *key;
 	const char *path;            /* of the log */
 	const struct format *format; /* NULL if it is to be guessed */
 	uint64_t capacity;

@@ -25,7 +25,7 @@ enum { OWNER, GROUP, CAPACITY };
 struct request {
 	struct file_trust trust;
 	uint64_t capacity;
-	unsigned given; /* a bit for each flag */
+	unsigned set_flags; /* a bit for each flag */
 };
 
 static int print_error(const struct weir_error *error)
@@ -39,7 +39,7 @@ static void print_defect(void *path, const char *text)
 	fprintf(stderr, "%s: %s\n", (const char *)path, text);
 }
 
-static void print_defect_at(const char *path, uint64_t offset, const char *text)
+static void print_section_defect(const char *path, uint64_t offset, const char *text)
 {
 	if (offset > 0)
 		fprintf(stderr, "%s: section at byte %" PRIu64 ": %s\n", path, offset, text);
@@ -73,6 +73,10 @@ static uint64_t read_time(const struct table *table, char *path, uint64_t *defec
 	return wall_ns;
 }
 
+/*
+ * Appends the table of the section that the walk has read, with as many of its cells as the file,
+ * which may be truncated, contains.
+ */
 static void add_table(const struct file_map *map, const struct section_walk *walk,
                       struct store_tables *tables)
 {
@@ -101,18 +105,22 @@ static bool find_tables(const struct file_map *map, char *path, bool warn,
 
 	tables->count = 0;
 	for (; tables->count <= SECTION_MAX; walk.offset += walk.section.size) {
-		bool must_be = walk.offset == 0 || walk.offset < walk.end;
-		uint64_t size = must_be ? UINT64_MAX : map->size;
+		/* the header of the first table says where the last one ends, even if the file is shorter
+		 */
+		bool must_exist = walk.offset == 0 || walk.offset < walk.end;
+		uint64_t size = must_exist ? UINT64_MAX : map->size;
+		bool is_lost;
 
 		section_read_header(&walk, map->memory, map->size);
 		section_check_next(&walk, size, NULL, NULL);
-		if (walk.is_over && must_be && section_repair(&walk, map->memory, map->size))
+		if (walk.is_over && must_exist && section_repair(&walk, map->memory, map->size))
 			section_check_next(&walk, size, NULL, NULL);
 		if (walk.is_over)
 			break;
-		if (warn && walk.offset > 0 && walk.section.identity == 0)
-			print_defect_at(path, walk.offset,
-			                "the header is lost, and with it the counts of a limit");
+		is_lost = walk.offset > 0 && walk.section.identity == 0;
+		if (warn && is_lost)
+			print_section_defect(path, walk.offset,
+			                     "the header is lost, and with it the counts of a limit");
 		add_table(map, &walk, tables);
 	}
 	tables->end = walk.offset;
@@ -130,10 +138,13 @@ static void print_cell_defect(void *context, const char *text)
 {
 	const struct location *location = context;
 
-	print_defect_at(location->path, location->offset, text);
+	print_section_defect(location->path, location->offset, text);
 }
 
-static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t now_ns, bool repair)
+/* Counts the cells with defects, and empties them with `must_repair`. Skips tables that are lost.
+ */
+static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t now_ns,
+                            bool must_repair)
 {
 	uint64_t defects = 0;
 
@@ -141,8 +152,8 @@ static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t no
 		struct location location = {path, tables->found[i].offset};
 
 		if (i == 0 || tables->found[i].section.identity != 0)
-			defects += table_check_cells(&tables->found[i].table, now_ns, ALGO_HORIZON_NS, repair,
-			                             print_cell_defect, &location);
+			defects += table_check_cells(&tables->found[i].table, now_ns, ALGO_HORIZON_NS,
+			                             must_repair, print_cell_defect, &location);
 	}
 	return defects;
 }
@@ -175,7 +186,8 @@ static uint64_t count_defects(const struct file_map *map, char *path, struct sto
 	return defects;
 }
 
-static int check(char *path, const struct request *request, struct store_tables *tables)
+/* The actions return the exit status: 1 for a store with defects. */
+static int check_store(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
@@ -191,6 +203,7 @@ static int check(char *path, const struct request *request, struct store_tables 
 	return defects != 0;
 }
 
+/* Prints a cell (what the store knows about a key) as one line of JSON. */
 static void print_cell(const struct section *section, uint64_t offset, uint64_t i, struct cell cell,
                        uint64_t now_ns)
 {
@@ -204,7 +217,8 @@ static void print_cell(const struct section *section, uint64_t offset, uint64_t 
 	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->record_cells);
 }
 
-static int dump(char *path, const struct request *request, struct store_tables *tables)
+/* Prints all cells that have a state, unless the file has defects. */
+static int dump_store(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct clock clock;
 	struct weir_error error;
@@ -243,13 +257,13 @@ static int repair_mapped(int fd, char *path, bool clock_is_true, struct store_ta
 	struct clock clock;
 	struct file_map map;
 	uint64_t emptied;
-	bool sound;
+	bool is_usable;
 
 	if (file_map(fd, path, FILE_SHARED, &map, &error) != WEIR_OK)
 		return print_error(&error);
-	sound = find_tables(&map, path, true, tables) &&
-	        section_check(map.memory, map.size, print_defect, path) == 0;
-	if (sound) {
+	is_usable = find_tables(&map, path, true, tables) &&
+	            section_check(map.memory, map.size, print_defect, path) == 0;
+	if (is_usable) {
 		struct table *first = &tables->found[0].table;
 
 		if (!clock_is_true) {
@@ -261,7 +275,7 @@ static int repair_mapped(int fd, char *path, bool clock_is_true, struct store_ta
 		printf("%s: ok, %" PRIu64 " cells emptied\n", path, emptied);
 	}
 	os_pages_unmap(map.memory, map.size);
-	return sound ? 0 : 1;
+	return is_usable ? 0 : 1;
 }
 
 /* Tries in a private mapping whether the headers can be repaired, and then repairs the file. */
@@ -270,16 +284,16 @@ static int repair_opened(int fd, char *path, struct store_tables *tables)
 	struct weir_error error;
 	struct file_map map;
 	uint64_t wrong_clocks = 0;
-	bool sound;
+	bool is_usable;
 
 	if (file_map(fd, path, FILE_PRIVATE, &map, &error) != WEIR_OK)
 		return print_error(&error);
 	section_check(map.memory, map.size, print_defect, path);
-	sound = find_tables(&map, path, false, tables);
-	if (sound)
+	is_usable = find_tables(&map, path, false, tables);
+	if (is_usable)
 		read_time(&tables->found[0].table, path, &wrong_clocks);
 	os_pages_unmap(map.memory, map.size);
-	if (!sound) {
+	if (!is_usable) {
 		print_defect(path, "not repaired: neither the header nor its copy can be trusted");
 		return 1;
 	}
@@ -305,7 +319,8 @@ static int open_exclusive(const char *path, const struct request *request, int *
 	return status;
 }
 
-static int repair(char *path, const struct request *request, struct store_tables *tables)
+/* Repairs the file in place, while no other program can open it. */
+static int repair_store(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	int fd, result;
@@ -317,26 +332,27 @@ static int repair(char *path, const struct request *request, struct store_tables
 	return result;
 }
 
+/* Enlarges a file without defects, unless it has that capacity already. Returns the exit status. */
 static int resize_checked(int fd, char *path, uint64_t capacity, struct store_tables *tables,
                           uint64_t now_ns)
 {
-	uint64_t found = tables->found[0].section.capacity;
+	uint64_t current = tables->found[0].section.capacity;
 	struct weir_error error;
 
-	if (capacity < found) {
+	if (capacity < current) {
 		fprintf(stderr,
 		        "%s: capacity: expected at least %" PRIu64 ", found %" PRIu64
 		        ": the file does not contain the names of keys, so it can't become smaller\n",
-		        path, found, capacity);
+		        path, current, capacity);
 		return 1;
 	}
-	if (capacity > found && store_resize(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
+	if (capacity > current && store_resize(fd, path, tables, capacity, now_ns, &error) != WEIR_OK)
 		return print_error(&error);
 	printf("%s: ok, capacity %" PRIu64 "\n", path, capacity);
 	return 0;
 }
 
-static int resize(char *path, const struct request *request, struct store_tables *tables)
+static int resize_store(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct weir_error error;
 	struct file_map map;
@@ -361,12 +377,12 @@ static int resize(char *path, const struct request *request, struct store_tables
 static const struct action {
 	const char *name;
 	int (*run)(char *path, const struct request *request, struct store_tables *tables);
-	unsigned flags; /* that it accepts, a bit each */
+	unsigned accepted_flags; /* a bit each */
 } actions[] = {
-    {"check", check, 0},
-    {"dump", dump, 0},
-    {"repair", repair, TRUST_FLAGS},
-    {"resize", resize, TRUST_FLAGS | 1 << CAPACITY},
+    {"check", check_store, 0},
+    {"dump", dump_store, 0},
+    {"repair", repair_store, TRUST_FLAGS},
+    {"resize", resize_store, TRUST_FLAGS | 1 << CAPACITY},
 };
 
 static const struct action *find_action(const char *name)
@@ -386,17 +402,21 @@ static const struct flag flags[] = {
     [CAPACITY] = {"capacity", "N", "with resize: the new capacity in keys", 0, NULL},
 };
 
+/* Reads the value of a flag. Returns 0 or the exit status. */
 static int read_flag(int flag, const char *text, struct request *request)
 {
-	request->given |= 1U << flag;
+	bool exists;
+
+	request->set_flags |= 1U << flag;
 	if (flag == CAPACITY) {
 		if (parse_u64(slice_of(text), &request->capacity) && table_size(request->capacity) > 0)
 			return 0;
 		return command_fail("store", "--capacity: expected 1 to %" PRIu64 ", found '%s'",
 		                    (uint64_t)WEIR_CAPACITY_MAX, text);
 	}
-	if (flag == OWNER ? account_user(text, &request->trust.owner)
-	                  : account_group(text, &request->trust.group))
+	exists = flag == OWNER ? account_user(text, &request->trust.owner)
+	                       : account_group(text, &request->trust.group);
+	if (exists)
 		return 0;
 	return command_fail("store", "--%s: expected a %s of this system, found '%s'", flags[flag].name,
 	                    flag == OWNER ? "user" : "group", text);
@@ -405,13 +425,13 @@ static int read_flag(int flag, const char *text, struct request *request)
 /* Checks that the action accepts the flags that were given. */
 static int check_flags(const struct action *action, const struct request *request)
 {
-	unsigned more = request->given & ~action->flags;
+	unsigned unaccepted = request->set_flags & ~action->accepted_flags;
 
-	if (more != 0)
+	if (unaccepted != 0)
 		return command_fail("store", "expected --%s with %s, found %s",
-		                    flags[__builtin_ctz(more)].name,
-		                    more & TRUST_FLAGS ? "repair or resize" : "resize", action->name);
-	if (action->run == resize && request->capacity == 0)
+		                    flags[__builtin_ctz(unaccepted)].name,
+		                    unaccepted & TRUST_FLAGS ? "repair or resize" : "resize", action->name);
+	if (action->run == resize_store && request->capacity == 0)
 		return command_fail("store", "expected --capacity N with resize, found none");
 	return 0;
 }

@@ -2,7 +2,7 @@
  * store_resize.c: writes a larger copy of a file store, for `weir store resize`.
  *
  * The file does not contain the names of keys, so the cell of a key in a larger table can not be
- * computed. Therefore every state stays in its cell. A table that grows stays in the file as a
+ * computed. Therefore every state stays in its cell. A table that must_grow stays in the file as a
  * former generation, in which its keys stay while they live. A larger, empty table is added before
  * it (docs/design/store-file.md). Former tables without live states are left out.
  */
@@ -26,14 +26,16 @@ struct part {
 	const struct table_header *from; /* in the old file; NULL for a new, empty table */
 };
 
+/* What the new file consists of. */
 struct plan {
 	const char *path; /* of the file, for errors */
 	uint64_t capacity, now_ns;
-	uint64_t size;
+	uint64_t size; /* of the new file */
 	size_t count;
 	struct part parts[1 + SECTION_MAX];
 };
 
+/* Sets WEIR_EIO with the reason in errno, and returns it. */
 static int set_io_error(struct weir_error *error, const char *path, const char *what)
 {
 	return error_set(error, WEIR_EIO, "%.120s: %s: %m", path, what);
@@ -56,21 +58,23 @@ static bool has_live_state(const struct section *section, const struct table *ta
 }
 
 /* Removes cells that were claimed for states which nobody will write any more. */
-static void drop_claims(struct table *table)
+static void empty_claimed_cells(struct table *table)
 {
 	for (uint64_t i = 0; i < table->sets * TABLE_SET_CELLS; i++)
 		if (cell_is_claim(table->cells[i]))
 			table->cells[i] = (struct cell){0, 0};
 }
 
+/* Appends a section to the new file. EFULL if there are too many, in all or of the same limit. */
 static int add_part(struct plan *plan, const struct section *section,
                     const struct table_header *from, struct weir_error *error)
 {
-	size_t same = 0;
+	size_t same_limit_count = 0;
 
 	for (size_t i = 1; i < plan->count; i++)
-		same += plan->parts[i].section.identity == section->identity;
-	if (plan->count == sizeof plan->parts / sizeof *plan->parts || same > SECTION_FORMERS)
+		same_limit_count += plan->parts[i].section.identity == section->identity;
+	if (plan->count == sizeof plan->parts / sizeof *plan->parts ||
+	    same_limit_count > SECTION_FORMERS)
 		return error_set(
 		    error, WEIR_EFULL,
 		    "%.120s: expected at most %d tables, %d of a limit, found more: wait until "
@@ -81,6 +85,7 @@ static int add_part(struct plan *plan, const struct section *section,
 	return WEIR_OK;
 }
 
+/* Whether the table is the newest of its limit; those before it are former generations. */
 static bool is_last_of_limit(const struct store_tables *tables, size_t i)
 {
 	for (size_t j = i + 1; j < tables->count; j++)
@@ -89,42 +94,49 @@ static bool is_last_of_limit(const struct store_tables *tables, size_t i)
 	return true;
 }
 
-/* Whether the table is of a limit without `keys:`, whose capacity follows the store's; sets
- * *larger. */
-static bool grows(const struct store_tables *tables, size_t i, uint64_t capacity,
-                  struct section *larger)
+/*
+ * Whether the limit of a table needs a larger one: the capacity of a limit without `keys:` follows
+ * that of the store. Sets *larger to the section of that table.
+ */
+static bool must_grow(const struct store_tables *tables, size_t i, uint64_t capacity,
+                      struct section *larger)
 {
 	const struct section *old = &tables->found[i].section;
-	struct section now;
+	struct section by_default; /* by the store's capacity so far */
 
 	if (old->record_cells == 0 || !is_last_of_limit(tables, i))
 		return false;
-	now = section_of(old->identity, old->record_cells, 0, tables->found[0].section.capacity);
+	by_default = section_of(old->identity, old->record_cells, 0, tables->found[0].section.capacity);
 	*larger = section_of(old->identity, old->record_cells, 0, capacity);
-	return old->capacity == now.capacity && larger->capacity > old->capacity;
+	return old->capacity == by_default.capacity && larger->capacity > old->capacity;
 }
 
+/*
+ * Adds a table of the old file, unless it has only spent states, and after it the larger table that
+ * its limit needs. A table that a larger one replaces is drained: it takes no new keys.
+ */
 static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
                       struct weir_error *error)
 {
 	struct table *table = &tables->found[i].table;
 	struct section section = tables->found[i].section, larger;
-	bool is_larger = grows(tables, i, plan->capacity, &larger), is_former;
+	bool is_replaced = must_grow(tables, i, plan->capacity, &larger), is_former;
 	int status = WEIR_OK;
 
 	if (i == 0)
 		section.identity = SECTION_SHARED;
 	else if (section.identity == 0) /* its header was lost before */
 		return WEIR_OK;
-	section.is_draining |= i == 0 || is_larger;
+	section.is_draining |= i == 0 || is_replaced;
 	is_former = section.is_draining || !is_last_of_limit(tables, i);
 	if (section.is_draining)
-		drop_claims(table);
+		empty_claimed_cells(table);
 	if (!is_former || has_live_state(&section, table, plan->now_ns))
 		status = add_part(plan, &section, table->header, error);
-	return status == WEIR_OK && is_larger ? add_part(plan, &larger, NULL, error) : status;
+	return status == WEIR_OK && is_replaced ? add_part(plan, &larger, NULL, error) : status;
 }
 
+/* Plans the new file: a larger, empty shared table, and then the tables of the old file. */
 static int plan_all(struct plan *plan, struct store_tables *tables, struct weir_error *error)
 {
 	struct section first = {.capacity = plan->capacity, .size = section_size(plan->capacity, 0)};
@@ -135,8 +147,8 @@ static int plan_all(struct plan *plan, struct store_tables *tables, struct weir_
 	return status;
 }
 
-static int write_all(int fd, const char *path, const char *from, size_t size, uint64_t offset,
-                     struct weir_error *error)
+static int write_at(int fd, const char *path, const char *from, size_t size, uint64_t offset,
+                    struct weir_error *error)
 {
 	while (size > 0) {
 		ssize_t done = pwrite(fd, from, size, (off_t)offset);
@@ -161,7 +173,7 @@ static int copy_table(int fd, const char *path, const struct part *part, uint64_
 
 	for (uint64_t at = sizeof *part->from; status == WEIR_OK && at < part->section.size; at += PAGE)
 		if (memcmp(from + at, zeros, PAGE) != 0)
-			status = write_all(fd, path, from + at, PAGE, offset + at, error);
+			status = write_at(fd, path, from + at, PAGE, offset + at, error);
 	return status;
 }
 
@@ -188,11 +200,11 @@ static void make_header(const struct plan *plan, const struct part *part,
 static int copy_permissions(int fd, const char *path, const struct stat *old,
                             struct weir_error *error)
 {
-	struct stat fresh;
+	struct stat new_file;
 
-	if (fstat(fd, &fresh) != 0)
+	if (fstat(fd, &new_file) != 0)
 		return set_io_error(error, path, "cannot read its status");
-	if ((fresh.st_uid != old->st_uid || fresh.st_gid != old->st_gid) &&
+	if ((new_file.st_uid != old->st_uid || new_file.st_gid != old->st_gid) &&
 	    fchown(fd, old->st_uid, old->st_gid) != 0)
 		return set_io_error(error, path, "cannot give it the owner and group of the old file");
 	if (fchmod(fd, old->st_mode & 07777) != 0)
@@ -200,6 +212,7 @@ static int copy_permissions(int fd, const char *path, const struct stat *old,
 	return WEIR_OK;
 }
 
+/* Writes all sections with their headers to the new file, and the file to its disk. */
 static int write_file(int fd, const char *path, const struct plan *plan,
                       const struct table_header *store, const struct stat *old,
                       struct weir_error *error)
@@ -224,6 +237,7 @@ static int write_file(int fd, const char *path, const struct plan *plan,
 	return status;
 }
 
+/* Writes the file's directory to the disk, without which the new name might be lost. */
 static int sync_directory(const char *path, struct weir_error *error)
 {
 	char *copy = strdup(path);
@@ -239,7 +253,8 @@ static int sync_directory(const char *path, struct weir_error *error)
 	return status;
 }
 
-static int replace_file(int old_fd, const char *path, const char *fresh, const struct plan *plan,
+/* Writes the new file at `new_path`, and renames it to `path` if that is still the old file. */
+static int replace_file(int old_fd, const char *path, const char *new_path, const struct plan *plan,
                         const struct table_header *store, struct weir_error *error)
 {
 	struct stat old;
@@ -253,19 +268,19 @@ static int replace_file(int old_fd, const char *path, const char *fresh, const s
 		    "%.120s: expected a file of one name, found %llu (hard links), which would "
 		    "lead to different files",
 		    path, (unsigned long long)old.st_nlink);
-	if (unlink(fresh) != 0 && errno != ENOENT) /* of a process that was killed */
-		return set_io_error(error, fresh, "cannot remove it");
-	fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (unlink(new_path) != 0 && errno != ENOENT) /* of a process that was killed */
+		return set_io_error(error, new_path, "cannot remove it");
+	fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return set_io_error(error, fresh, "cannot make it");
-	status = write_file(fd, fresh, plan, store, &old, error);
+		return set_io_error(error, new_path, "cannot make it");
+	status = write_file(fd, new_path, plan, store, &old, error);
 	if (status == WEIR_OK && !file_is_at(old_fd, path))
 		status = error_set(error, WEIR_EIO,
 		                   "%.120s: expected the file that was opened, found another", path);
-	if (status == WEIR_OK && rename(fresh, path) != 0)
+	if (status == WEIR_OK && rename(new_path, path) != 0)
 		status = set_io_error(error, path, "cannot put the larger file in its place");
 	if (status != WEIR_OK)
-		unlink(fresh);
+		unlink(new_path);
 	close(fd);
 	return status == WEIR_OK ? sync_directory(path, error) : status;
 }
@@ -274,10 +289,10 @@ int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t
                  uint64_t now_ns, struct weir_error *error)
 {
 	struct plan *plan = calloc(1, sizeof *plan);
-	char *fresh = NULL;
+	char *new_path = NULL;
 	int status;
 
-	if (!plan || asprintf(&fresh, "%s.resizing", path) < 0) {
+	if (!plan || asprintf(&new_path, "%s.resizing", path) < 0) {
 		free(plan);
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	}
@@ -286,8 +301,8 @@ int store_resize(int fd, const char *path, struct store_tables *tables, uint64_t
 	plan->now_ns = now_ns;
 	status = plan_all(plan, tables, error);
 	if (status == WEIR_OK)
-		status = replace_file(fd, path, fresh, plan, tables->found[0].table.header, error);
-	free(fresh);
+		status = replace_file(fd, path, new_path, plan, tables->found[0].table.header, error);
+	free(new_path);
 	free(plan);
 	return status;
 }
