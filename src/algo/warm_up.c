@@ -64,7 +64,7 @@ struct warm_up {
 	uint64_t p, q;        /* T = p/q ns */
 	uint64_t grains;      /* in a nanosecond: q D */
 	uint64_t warm_up_ns;  /* W */
-	uint64_t max_wait_ns; /* as configured; see longest() */
+	uint64_t max_wait_ns; /* as configured; see max_wait() */
 	uint32_t parts;       /* in a permit: D */
 	uint32_t between;     /* the most parts that are stored after a request: (M - 1) D */
 	uint32_t full, deep;  /* parts; see the head of this file */
@@ -101,14 +101,14 @@ static uint64_t stored_parts(const struct use *use)
 	return use->parts > 0 ? (uint64_t)use->parts : 0;
 }
 
-/* b G, where f = a/b: the units of z in a grain. */
-static uint64_t finer(const struct warm_up *warm)
+/* Returns b G, where f = a/b: the units of z in a grain. */
+static uint64_t z_per_grain(const struct warm_up *warm)
 {
 	return 2 * ((uint64_t)warm->a + warm->b);
 }
 
 /* b H: the units of z that are stored in a grain of rest. */
-static uint64_t gain(const struct warm_up *warm)
+static uint64_t z_gain(const struct warm_up *warm)
 {
 	return warm->a + 5 * (uint64_t)warm->b;
 }
@@ -123,19 +123,17 @@ static u128 warm_up_grains(const struct warm_up *warm)
 	return (u128)warm->warm_up_ns * warm->grains;
 }
 
-static u128 part(const struct warm_up *warm)
+static u128 part_z(const struct warm_up *warm)
 {
-	return (u128)warm->p * finer(warm);
+	return (u128)warm->p * z_per_grain(warm);
 }
 
-/* The z of a cold key. */
-static u128 full(const struct warm_up *warm)
+static u128 cold_z(const struct warm_up *warm)
 {
-	return warm_up_grains(warm) * gain(warm);
+	return warm_up_grains(warm) * z_gain(warm);
 }
 
-/* The longest that a request may wait for its start, in grains. */
-static u128 longest(const struct warm_up *warm)
+static u128 max_wait(const struct warm_up *warm)
 {
 	u128 wait = (u128)warm->max_wait_ns * warm->grains, turns = WAITING_MAX * interval(warm);
 
@@ -144,7 +142,7 @@ static u128 longest(const struct warm_up *warm)
 
 static u128 above_threshold(const struct warm_up *warm, u128 stored)
 {
-	u128 threshold = warm_up_grains(warm) * (finer(warm) / 2);
+	u128 threshold = warm_up_grains(warm) * (z_per_grain(warm) / 2);
 
 	return stored > threshold ? stored - threshold : 0;
 }
@@ -153,18 +151,19 @@ static u128 above_threshold(const struct warm_up *warm, u128 stored)
 static u128 excess_of(const struct warm_up *warm, struct u256 squares, uint64_t times, bool up)
 {
 	uint64_t b = warm->b;
-	bool rest;
+	bool has_rest;
 
 	squares = u256_times(u256_times(squares, warm->a - b), times); /* of 247 bits at most */
-	rest = u256_divide(&squares, 8 * b * b * finer(warm)) > 0;
-	rest |= u256_divide(&squares, warm->warm_up_ns) > 0;
-	rest |= u256_divide(&squares, warm->grains) > 0;
-	return ((u128)squares.limb[1] << 64 | squares.limb[0]) + (up && rest);
+	has_rest = u256_divide(&squares, 8 * b * b * z_per_grain(warm)) > 0;
+	has_rest |= u256_divide(&squares, warm->warm_up_ns) > 0;
+	has_rest |= u256_divide(&squares, warm->grains) > 0;
+	return ((u128)squares.limb[1] << 64 | squares.limb[0]) + (up && has_rest);
 }
 
+/* Returns `times` the excess of so many stored parts, in grains, rounded up or down. */
 static inline u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t times, bool up)
 {
-	u128 y = parts == 0 ? 0 : above_threshold(warm, parts * part(warm));
+	u128 y = parts == 0 ? 0 : above_threshold(warm, parts * part_z(warm));
 
 	return y == 0 ? 0 : excess_of(warm, u256_product(y, y), times, up);
 }
@@ -186,7 +185,7 @@ static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 taken, 
 
 	if (stored == 0)
 		return warm->warm_up_ns + ns_of(warm, -taken);
-	rest = u128_divide(stored * part(warm), gain(warm));
+	rest = u128_divide(stored * part_z(warm), z_gain(warm));
 	return ns_of(warm, (i128)(warm_up_grains(warm) - excess - rest) - taken);
 }
 
@@ -240,24 +239,24 @@ static struct algo_state state_of(const struct warm_up *warm, struct use *use, u
 static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 {
 	uint64_t parts = stored_parts(use);
-	u128 stored =
-	    parts * part(warm) + (u128)-use->even * gain(warm) + excess(warm, parts, gain(warm), true);
+	u128 stored = parts * part_z(warm) + (u128)-use->even * z_gain(warm) +
+	              excess(warm, parts, z_gain(warm), true);
 
-	return stored < full(warm) ? stored : full(warm);
+	return stored < cold_z(warm) ? stored : cold_z(warm);
 }
 
 /* The use after a request that starts now with a z of `stored`. */
 static struct use start_after_rest(const struct warm_up *warm, u128 stored, uint64_t cost)
 {
-	u128 taken = stored, y = above_threshold(warm, stored), left, kept;
+	u128 part = part_z(warm), taken = stored, y = above_threshold(warm, stored), left, kept;
 	struct use use = {.is_known = true};
 	struct u256 squares;
 
-	if ((u128)cost * warm->parts < 2 * WORDS && cost * warm->parts * part(warm) < stored)
-		taken = cost * warm->parts * part(warm);
-	use.parts = (i128)u128_divide(stored + part(warm) - 1, part(warm)) - (i128)cost * warm->parts;
+	if ((u128)cost * warm->parts < 2 * WORDS && cost * warm->parts * part < stored)
+		taken = cost * warm->parts * part;
+	use.parts = (i128)u128_divide(stored + part - 1, part) - (i128)cost * warm->parts;
 	left = above_threshold(warm, stored - taken);
-	kept = above_threshold(warm, stored_parts(&use) * part(warm)); /* which is rounded up */
+	kept = above_threshold(warm, stored_parts(&use) * part); /* which is rounded up */
 	squares = u256_sum(u256_product(y - left, y + left), u256_product(kept, kept));
 	use.even = (i128)(cost * interval(warm) + excess_of(warm, squares, 1, true));
 	return use;
@@ -270,7 +269,7 @@ static struct algo_state charge_request(const struct warm_up *warm, uint64_t cos
 		use->even += (i128)(cost * interval(warm));
 		use->parts -= (i128)cost * warm->parts;
 	} else {
-		*use = start_after_rest(warm, live ? stored_by_now(warm, use) : full(warm), cost);
+		*use = start_after_rest(warm, live ? stored_by_now(warm, use) : cold_z(warm), cost);
 	}
 	return state_of(warm, use, now_ns);
 }
@@ -301,7 +300,7 @@ static bool undo_request(const struct warm_up *warm, uint64_t cost, struct use *
 	if (!use->is_known)
 		return undo_unknown_request(warm, cost, use);
 	use->parts += (i128)cost * warm->parts;
-	return use->parts <= warm->full && stored_parts(use) * part(warm) < full(warm);
+	return use->parts <= warm->full && stored_parts(use) * part_z(warm) < cold_z(warm);
 }
 
 static bool refund_warm_up(const struct warm_up *warm, const struct algo_call *call,
@@ -317,11 +316,11 @@ static bool refund_warm_up(const struct warm_up *warm, const struct algo_call *c
 static bool admit_by_end(const struct warm_up *warm, const struct algo_call *call, i128 end,
                          struct algo_decision *out)
 {
-	bool by_turns = longest(warm) < (u128)warm->max_wait_ns * warm->grains;
+	bool by_turns = max_wait(warm) < (u128)warm->max_wait_ns * warm->grains;
 	uint64_t too_late_ns = 0;
 
-	if (end > (i128)longest(warm))
-		too_late_ns = (uint64_t)ns_of(warm, end - (i128)longest(warm));
+	if (end > (i128)max_wait(warm))
+		too_late_ns = (uint64_t)ns_of(warm, end - (i128)max_wait(warm));
 	return algo_decision_wait(out, call, end > 0 ? (uint64_t)ns_of(warm, end) : 0, too_late_ns,
 	                          by_turns ? WEIR_REASON_QUEUE_FULL : WEIR_REASON_WAIT_TOO_LONG);
 }
@@ -329,9 +328,9 @@ static bool admit_by_end(const struct warm_up *warm, const struct algo_call *cal
 /* The requests of cost 1 that could come now, each of which takes T as if none were stored. */
 static uint64_t requests_left(const struct warm_up *warm, i128 end)
 {
-	if (end > (i128)longest(warm))
+	if (end > (i128)max_wait(warm))
 		return 0;
-	return (uint64_t)u128_divide(longest(warm) - (u128)(end > 0 ? end : 0), interval(warm)) + 1;
+	return (uint64_t)u128_divide(max_wait(warm) - (u128)(end > 0 ? end : 0), interval(warm)) + 1;
 }
 
 static bool step_warm_up(const struct algo_limit *limit, const struct algo_call *call,
@@ -371,7 +370,8 @@ static bool step_warm_up(const struct algo_limit *limit, const struct algo_call 
 /* The state of a key whose last request was admitted just now, as late as the limit allows. */
 static struct algo_state newest_state(const struct warm_up *warm, uint64_t parts, uint64_t now_ns)
 {
-	struct use use = {.even = (i128)(longest(warm) + interval(warm) + excess(warm, parts, 1, true)),
+	struct use use = {.even =
+	                      (i128)(max_wait(warm) + interval(warm) + excess(warm, parts, 1, true)),
 	                  .parts = parts,
 	                  .is_known = parts > 0};
 
@@ -401,7 +401,7 @@ static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
 static bool count_parts(struct warm_up *warm)
 {
 	/* M = most/one */
-	u128 one = part(warm), most = (u128)warm->warm_up_ns * gain(warm) * warm->q;
+	u128 one = part_z(warm), most = (u128)warm->warm_up_ns * z_gain(warm) * warm->q;
 	uint64_t words = WORDS; /* for q-ths */
 
 	if (most > one * WORDS)
@@ -448,7 +448,7 @@ static int init_warm_up(struct algo_limit *limit, const struct weir_limit_option
 		return error_set(error, WEIR_ERANGE,
 		                 "warm_up: expected at most 2^32 permits to be stored, found more");
 	warm->max_wait_ns = options->max_wait_ns;
-	longest_ns = (uint64_t)ns_of(warm, (i128)longest(warm));
+	longest_ns = (uint64_t)ns_of(warm, (i128)max_wait(warm));
 	interval_ns = (uint64_t)ns_of(warm, (i128)interval(warm));
 	limit->quota = requests_left(warm, 0);
 	limit->window_ns = (uint64_t)u128_ceil((u128)limit->quota * warm->p, warm->q);
@@ -538,7 +538,7 @@ static struct algo_converted convert_warm_up(const struct algo_limit *limit,
 	struct algo_converted converted = {{0, 0}, {0, 0}};
 	struct warm_up was;
 	struct use use;
-	u128 stored, used, all = u128_ceil(full(to), part(to));
+	u128 stored, used, all = u128_ceil(cold_z(to), part_z(to));
 	uint64_t parts;
 	i128 end;
 
@@ -550,8 +550,8 @@ static struct algo_converted convert_warm_up(const struct algo_limit *limit,
 		return converted;
 	use = use_of(&was, &state, since_ns);
 	end = use.end;
-	stored = end > 0 ? stored_parts(&use) * part(&was) : stored_by_now(&was, &use);
-	used = (full(&was) - stored) / part(&was) * to->parts / was.parts;
+	stored = end > 0 ? stored_parts(&use) * part_z(&was) : stored_by_now(&was, &use);
+	used = (cold_z(&was) - stored) / part_z(&was) * to->parts / was.parts;
 	parts = all > used ? (uint64_t)(all - used) : 0;
 	if (parts > to->between && end <= 0)
 		return converted;
@@ -564,8 +564,8 @@ static struct algo_converted convert_warm_up(const struct algo_limit *limit,
 		converted.whole.until_ns = UINT64_MAX;
 	else
 		converted.whole = state_of(to, &use, since_ns);
-	converted.cut = end > (i128)(longest(to) + interval(to)) ? newest_state(to, parts, since_ns)
-	                                                         : converted.whole;
+	converted.cut = end > (i128)(max_wait(to) + interval(to)) ? newest_state(to, parts, since_ns)
+	                                                          : converted.whole;
 	return converted;
 }
 

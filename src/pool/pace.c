@@ -1,10 +1,13 @@
-/* pace.c: computes evenly spaced start times for a rate. */
+/*
+ * pace.c: computes start times that are evenly spaced by a rate: one each p/q ns. If starts were
+ * late, they may catch up for a while; the starts before that are lost, and counted as missed.
+ */
 #include "pool/pace.h"
 
 #include "algo/algo.h"
 #include "base/number.h"
 
-/* A bucket of one is opened for its rate: checked, and a fraction in lowest terms. */
+/* Opens a token bucket of one token, to check the rate and get its fraction in lowest terms. */
 int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error)
 {
 	struct algo_limit limit;
@@ -23,7 +26,7 @@ int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error
 	return WEIR_OK;
 }
 
-static void move_to(struct pace *pace, uint64_t start_ns)
+static void set_start(struct pace *pace, uint64_t start_ns)
 {
 	pace->start_ns = start_ns;
 	pace->rest = 0;
@@ -32,16 +35,17 @@ static void move_to(struct pace *pace, uint64_t start_ns)
 void pace_resume(struct pace *pace, uint64_t now_ns)
 {
 	if (pace->start_ns < now_ns)
-		move_to(pace, now_ns);
+		set_start(pace, now_ns);
 }
 
+/* Moves start_ns to the next start, p/q ns after the one that is used now. */
 void pace_advance(struct pace *pace, uint64_t now_ns)
 {
 	uint64_t lost_ns = sat_sub(now_ns - pace->start_ns, PACE_CATCH_UP_NS);
 
 	if (lost_ns > 0) {
 		pace->missed += sat_u64((u128)lost_ns * pace->q / pace->p);
-		move_to(pace, pace->start_ns + lost_ns);
+		set_start(pace, pace->start_ns + lost_ns);
 	}
 	pace->start_ns += pace->p / pace->q;
 	pace->rest += pace->p % pace->q;

@@ -1,13 +1,13 @@
 /*
- * pool.c: runs the tasks of a bucket on its workers until the pool ends, and carries their results
- * back in tickets.
+ * pool.c: runs submitted tasks on a pool of worker threads, at most at a given rate. A caller that
+ * wants the result of a task gets a ticket, at which it can wait.
  *
- * One lock guards a ring with room for all tasks that may be unfinished. So a submission
- * allocates nothing (but a ticket), and one count decides whether it is refused, however quickly
- * the workers take their tasks.
+ * One lock guards a ring with space for all tasks that may be unfinished. So a submission allocates
+ * nothing but a ticket, and one count decides whether it is refused, however quickly the workers
+ * pop their tasks.
  *
- * With a rate, one worker at a time waits for the next start; a worker that takes one wakes
- * the one that waits for the next.
+ * With a rate, one worker at a time waits for the start of the next task. When it pops that task,
+ * it wakes another worker, which waits for the next start.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -29,15 +29,15 @@
 
 struct weir_pool_ticket {
 	pthread_mutex_t lock;
-	pthread_cond_t settled;
+	pthread_cond_t has_result;
 	void *result;
-	int status; /* ETIMEDOUT until it is settled */
-	unsigned holders;
+	int status; /* ETIMEDOUT until it has the result */
+	unsigned reference_count;
 };
 
 /*
- * Held by the caller until it is closed, and by the pool until it is settled; NULL if there is no
- * memory.
+ * Returns a ticket with two references, of the caller until it closes the ticket, and of the pool
+ * until the ticket has the result. Returns NULL if there is no memory.
  */
 static weir_pool_ticket *ticket_new(void)
 {
@@ -46,35 +46,35 @@ static weir_pool_ticket *ticket_new(void)
 	if (!ticket)
 		return NULL;
 	pthread_mutex_init(&ticket->lock, NULL);
-	condition_init(&ticket->settled);
+	condition_init(&ticket->has_result);
 	ticket->status = WEIR_ETIMEDOUT;
-	ticket->holders = 2;
+	ticket->reference_count = 2;
 	return ticket;
 }
 
-/* Called under the ticket's lock, which it unlocks. Frees the ticket if nobody refers to it then.
+/* Drops a reference, and frees the ticket after the last. The caller has locked it; this unlocks.
  */
 static void release_ticket(weir_pool_ticket *ticket)
 {
-	unsigned holders = --ticket->holders;
+	unsigned references = --ticket->reference_count;
 
 	pthread_mutex_unlock(&ticket->lock);
-	if (holders > 0)
+	if (references > 0)
 		return;
-	pthread_cond_destroy(&ticket->settled);
+	pthread_cond_destroy(&ticket->has_result);
 	pthread_mutex_destroy(&ticket->lock);
 	free(ticket);
 }
 
-/* Sets the result of a task, and wakes those who wait for it. `ticket` may be NULL. */
-static void ticket_settle(weir_pool_ticket *ticket, int status, void *result)
+/* Sets the result of a task, and wakes the callers that wait for it. `ticket` may be NULL. */
+static void ticket_set_result(weir_pool_ticket *ticket, int status, void *result)
 {
 	if (!ticket)
 		return;
 	pthread_mutex_lock(&ticket->lock);
 	ticket->status = status;
 	ticket->result = result;
-	pthread_cond_broadcast(&ticket->settled);
+	pthread_cond_broadcast(&ticket->has_result);
 	release_ticket(ticket);
 }
 
@@ -84,30 +84,30 @@ struct task {
 	weir_pool_ticket *ticket;
 };
 
-/* Invariant: waiting <= unfinished <= room. */
+/* Invariant: stats.waiting <= stats.unfinished <= capacity. */
 struct weir_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t work;     /* a task came, or none will come */
-	pthread_cond_t finished; /* the last task has ended, after the stop */
+	pthread_cond_t has_task_or_stopped;
+	pthread_cond_t all_finished; /* the last task has ended, after the stop */
 	struct pace pace;
-	bool timing;  /* a worker waits for the start of the first task */
-	bool stopped; /* accepts no more */
+	bool worker_awaits_start; /* one waits for the start of the first task */
+	bool stopped;             /* accepts no more */
 	struct task *ring;
-	size_t room;  /* bucket + workers */
-	size_t first; /* the oldest task */
+	size_t capacity; /* of the ring: bucket + workers */
+	size_t first;    /* the oldest task */
 	struct weir_pool_stats stats;
-	size_t started; /* of the threads */
+	size_t started_threads;
 	pthread_t threads[];
 };
 
-/* Called under the pool's lock. */
+/* Counts a task as finished, and sets its result. Called under the pool's lock. */
 static void finish_task(struct weir_pool *pool, const struct task *task, int status, void *result)
 {
-	/* Before the ticket is settled, so that its holder can submit another task at once. */
+	/* Before the ticket has its result, so that its holder can submit another task at once. */
 	pool->stats.unfinished--;
-	ticket_settle(task->ticket, status, result);
+	ticket_set_result(task->ticket, status, result);
 	if (pool->stopped && pool->stats.unfinished == 0)
-		pthread_cond_broadcast(&pool->finished);
+		pthread_cond_broadcast(&pool->all_finished);
 }
 
 /*
@@ -121,8 +121,8 @@ static bool pop_task(struct weir_pool *pool, struct task *task)
 	for (;;) {
 		if (pool->stats.waiting == 0 && pool->stopped)
 			return false;
-		if (pool->stats.waiting == 0 || pool->timing) {
-			pthread_cond_wait(&pool->work, &pool->lock);
+		if (pool->stats.waiting == 0 || pool->worker_awaits_start) {
+			pthread_cond_wait(&pool->has_task_or_stopped, &pool->lock);
 			continue;
 		}
 		if (pool->pace.q == 0)
@@ -132,19 +132,20 @@ static bool pop_task(struct weir_pool *pool, struct task *task)
 			pace_advance(&pool->pace, now_ns);
 			break;
 		}
-		pool->timing = true;
-		condition_wait_until(&pool->work, &pool->lock, pool->pace.start_ns);
-		pool->timing = false;
+		pool->worker_awaits_start = true;
+		condition_wait_until(&pool->has_task_or_stopped, &pool->lock, pool->pace.start_ns);
+		pool->worker_awaits_start = false;
 	}
 	*task = pool->ring[pool->first];
-	pool->first = (pool->first + 1) % pool->room;
+	pool->first = (pool->first + 1) % pool->capacity;
 	pool->stats.waiting--;
 	if (pool->pace.q > 0 && pool->stats.waiting > 0)
-		pthread_cond_signal(&pool->work);
+		pthread_cond_signal(&pool->has_task_or_stopped);
 	return true;
 }
 
-static void *work(void *context)
+/* The main function of a worker thread. */
+static void *run_tasks(void *context)
 {
 	struct weir_pool *pool = context;
 	struct task task;
@@ -192,23 +193,23 @@ static weir_pool *new_pool(const struct weir_pool_options *options)
 
 	if (!pool)
 		return NULL;
-	pool->room = bucket + workers;
+	pool->capacity = bucket + workers;
 	pool->stats.workers = workers;
 	pool->stats.bucket = bucket;
-	pool->ring = calloc(pool->room, sizeof *pool->ring);
+	pool->ring = calloc(pool->capacity, sizeof *pool->ring);
 	if (!pool->ring) {
 		free(pool);
 		return NULL;
 	}
 	pthread_mutex_init(&pool->lock, NULL);
-	condition_init(&pool->work);
-	pthread_cond_init(&pool->finished, NULL);
+	condition_init(&pool->has_task_or_stopped);
+	pthread_cond_init(&pool->all_finished, NULL);
 	return pool;
 }
 
 /*
- * Signals go to the program's own threads, whose handlers know where they may run. But a task's
- * own fault stays here, where a crash handler wants to see it.
+ * Blocks signals for new threads. Signals go to the program's own threads, whose handlers know
+ * where they may run. But a task's own fault stays here, where a crash handler wants to see it.
  */
 static void block_signals(sigset_t *before)
 {
@@ -221,15 +222,16 @@ static void block_signals(sigset_t *before)
 	pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
-static int start(struct weir_pool *pool)
+/* Starts the worker threads. Returns ENOMEM if not all can be started. */
+static int start_workers(struct weir_pool *pool)
 {
 	sigset_t before;
 	int failed = 0;
 
 	block_signals(&before);
-	while (!failed && pool->started < pool->stats.workers) {
-		failed = pthread_create(&pool->threads[pool->started], NULL, work, pool);
-		pool->started += !failed;
+	while (!failed && pool->started_threads < pool->stats.workers) {
+		failed = pthread_create(&pool->threads[pool->started_threads], NULL, run_tasks, pool);
+		pool->started_threads += !failed;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failed ? WEIR_ENOMEM : WEIR_OK;
@@ -255,9 +257,9 @@ int weir_pool_open(const struct weir_pool_options *options, weir_pool **out,
 	if (!pool)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	pool->pace = pace;
-	if (start(pool) != WEIR_OK) {
+	if (start_workers(pool) != WEIR_OK) {
 		error_set(error, WEIR_ENOMEM, "workers: expected %zu threads, found room for %zu",
-		          (size_t)pool->stats.workers, pool->started);
+		          (size_t)pool->stats.workers, pool->started_threads);
 		weir_pool_close(pool);
 		return WEIR_ENOMEM;
 	}
@@ -270,10 +272,10 @@ void weir_pool_close(weir_pool *pool)
 	if (!pool)
 		return;
 	weir_pool_stop(pool, NULL, NULL);
-	for (size_t i = 0; i < pool->started; i++)
+	for (size_t i = 0; i < pool->started_threads; i++)
 		pthread_join(pool->threads[i], NULL);
-	pthread_cond_destroy(&pool->finished);
-	pthread_cond_destroy(&pool->work);
+	pthread_cond_destroy(&pool->all_finished);
+	pthread_cond_destroy(&pool->has_task_or_stopped);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool->ring);
 	free(pool);
@@ -284,7 +286,7 @@ static int push_task(struct weir_pool *pool, struct task *task, bool wants_ticke
 {
 	if (pool->stopped)
 		return WEIR_ESTOPPED;
-	if (pool->stats.unfinished == pool->room) {
+	if (pool->stats.unfinished == pool->capacity) {
 		pool->stats.refused++;
 		return WEIR_EFULL;
 	}
@@ -292,13 +294,13 @@ static int push_task(struct weir_pool *pool, struct task *task, bool wants_ticke
 		return WEIR_ENOMEM;
 	if (pool->pace.q > 0 && pool->stats.waiting == 0)
 		pace_resume(&pool->pace, os_monotonic_ns());
-	pool->ring[(pool->first + pool->stats.waiting) % pool->room] = *task;
+	pool->ring[(pool->first + pool->stats.waiting) % pool->capacity] = *task;
 	pool->stats.waiting++;
 	pool->stats.unfinished++;
 	pool->stats.accepted++;
-	/* A worker that waits for a start wakes the next. */
-	if (!pool->timing)
-		pthread_cond_signal(&pool->work);
+	/* A worker that waits for a start will wake another one itself. */
+	if (!pool->worker_awaits_start)
+		pthread_cond_signal(&pool->has_task_or_stopped);
 	return WEIR_OK;
 }
 
@@ -319,28 +321,29 @@ int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argument, weir_p
 
 static bool is_worker(const struct weir_pool *pool)
 {
-	for (size_t i = 0; i < pool->started; i++)
+	for (size_t i = 0; i < pool->started_threads; i++)
 		if (pthread_equal(pool->threads[i], pthread_self()))
 			return true;
 	return false;
 }
 
+/*
+ * Passes the tasks that still wait to give_back (without it they run), and returns when all others
+ * have ended. Returns EINVAL in a worker, which would wait for itself.
+ */
 int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 {
-	size_t back;
+	size_t returned;
 
 	if (is_worker(pool))
 		return WEIR_EINVAL;
 	pthread_mutex_lock(&pool->lock);
 	pool->stopped = true;
-	/*
-	 * Takes all tasks out of the workers' reach at once; nothing is written to the ring any
-	 * more.
-	 */
-	back = give_back ? pool->stats.waiting : 0;
-	pool->stats.waiting -= back;
-	for (size_t i = 0; i < back; i++) {
-		struct task task = pool->ring[(pool->first + i) % pool->room];
+	/* The workers no longer see these tasks, and after the stop nothing overwrites them. */
+	returned = give_back ? pool->stats.waiting : 0;
+	pool->stats.waiting -= returned;
+	for (size_t i = 0; i < returned; i++) {
+		struct task task = pool->ring[(pool->first + i) % pool->capacity];
 
 		pthread_mutex_unlock(&pool->lock);
 		give_back(context, task.run, task.argument);
@@ -349,8 +352,8 @@ int weir_pool_stop(weir_pool *pool, weir_pool_return *give_back, void *context)
 		finish_task(pool, &task, WEIR_ESTOPPED, NULL);
 	}
 	while (pool->stats.unfinished > 0)
-		pthread_cond_wait(&pool->finished, &pool->lock);
-	pthread_cond_broadcast(&pool->work);
+		pthread_cond_wait(&pool->all_finished, &pool->lock);
+	pthread_cond_broadcast(&pool->has_task_or_stopped);
 	pthread_mutex_unlock(&pool->lock);
 	return WEIR_OK;
 }
@@ -378,7 +381,7 @@ int weir_pool_wait(weir_pool_ticket *ticket, uint64_t deadline_ns, void **result
 
 	pthread_mutex_lock(&ticket->lock);
 	while (ticket->status == WEIR_ETIMEDOUT &&
-	       condition_wait_until(&ticket->settled, &ticket->lock, until_ns) != ETIMEDOUT)
+	       condition_wait_until(&ticket->has_result, &ticket->lock, until_ns) != ETIMEDOUT)
 		;
 	status = ticket->status;
 	if (status == WEIR_OK && result)

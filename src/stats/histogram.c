@@ -1,23 +1,29 @@
-/* histogram.c: merges histograms, and computes their quantiles. */
+/*
+ * histogram.c: merges histograms, and computes their quantiles. A bucket counts the values of a
+ * range whose width is a power of two: 1 for small values, about a constant share of larger ones.
+ */
 #include "stats/histogram.h"
 
 #include <math.h>
 
+/* Returns the binary logarithm of the bucket's width. */
 static unsigned shift_of(unsigned bucket)
 {
 	return bucket < 2u << HISTOGRAM_BITS ? 0 : (bucket >> HISTOGRAM_BITS) - 1;
 }
 
-static uint64_t least_of(unsigned bucket)
+/* Returns the least value that the bucket counts. */
+static uint64_t least_of_bucket(unsigned bucket)
 {
 	unsigned shift = shift_of(bucket);
 
 	return (uint64_t)(bucket - (shift << HISTOGRAM_BITS)) << shift;
 }
 
+/* Returns the least value of the bucket that counts `value`. */
 uint64_t histogram_floor(uint64_t value)
 {
-	return least_of(histogram_bucket(value));
+	return least_of_bucket(histogram_bucket(value));
 }
 
 void histogram_add(struct histogram *to, const struct histogram *from)
@@ -29,20 +35,22 @@ void histogram_add(struct histogram *to, const struct histogram *from)
 		to->max = from->max;
 }
 
+/* Returns the middle of the bucket that contains the quantile, but at most the largest value. */
 uint64_t histogram_quantile(const struct histogram *histogram, double q)
 {
-	uint64_t rank = (uint64_t)ceil(q * (double)histogram->count), seen = 0;
+	uint64_t rank = (uint64_t)ceil(q * (double)histogram->count), values = 0;
 
 	for (unsigned i = 0; rank < histogram->count && i < HISTOGRAM_BUCKETS; i++) {
-		uint64_t middle = least_of(i) + (UINT64_C(1) << shift_of(i)) / 2;
+		uint64_t middle = least_of_bucket(i) + (UINT64_C(1) << shift_of(i)) / 2;
 
-		seen += histogram->buckets[i];
-		if (seen >= rank)
+		values += histogram->buckets[i];
+		if (values >= rank)
 			return middle < histogram->max ? middle : histogram->max;
 	}
 	return histogram->max;
 }
 
+/* Returns how many values are in buckets above that of `value`. */
 uint64_t histogram_above(const struct histogram *histogram, uint64_t value)
 {
 	uint64_t sum = 0;

@@ -8,13 +8,13 @@
  * a newcomer always takes one over. The counts of a loop add up to its W denials, hence the
  * smallest of m counters is at most W/m. A pair without a counter was denied no more often than
  * that. Halving all counts at once changes neither their order nor these bounds, but for rounding:
- * 1/2 + 1/4 +
- * ..., less than one denial.
+ * 1/2 + 1/4 + ..., less than one denial.
  *
- * A hand that goes round the counters finds the smallest. It passes all those with the least
- * count before that count has to be found anew. In a flood of newcomers most of them have it.
+ * Each event loop of the server has counters of its own. A position that goes round the counters
+ * finds the smallest: any that has the least count. Only when none has it any more, the least count
+ * is computed again. In a flood of newcomers most counters have it.
  *
- * Merging: where a loop has no counter of a pair, its smallest count stands in.
+ * Merging: if a loop has no counter of a pair, its smallest count stands for it.
  */
 #include "stats/top_denied.h"
 
@@ -39,9 +39,9 @@ struct name {
 /* The counters of one event loop, an array for each field: a search touches few cache lines. */
 struct loop {
 	alignas(64) pthread_mutex_t mutex;
-	uint64_t period; /* the half-life up to which the counts have faded */
-	uint32_t least;  /* no count is smaller */
-	uint16_t hand;
+	uint64_t half_lives;  /* up to which the counts have been halved */
+	uint32_t least_count; /* no count is smaller */
+	uint16_t position;    /* where the search for the smallest goes on */
 	uint32_t denied[TOP_COUNTERS];
 	uint32_t errors[TOP_COUNTERS];
 	uint64_t hashes[TOP_COUNTERS];
@@ -83,22 +83,24 @@ void top_close(struct top *top)
 	free(top);
 }
 
-static void fade(struct loop *loop, uint64_t now_ns)
+/* Halves all counts for each half-life that is over. */
+static void fade_counts(struct loop *loop, uint64_t now_ns)
 {
-	uint64_t period = now_ns / HALF_LIFE_NS, halvings = sat_sub(period, loop->period);
+	uint64_t half_lives = now_ns / HALF_LIFE_NS;
+	uint64_t halvings = sat_sub(half_lives, loop->half_lives);
 	unsigned shift = (unsigned)u64_min(halvings, HALVINGS_MAX);
 
 	if (halvings == 0)
 		return;
-	loop->period = period;
-	loop->least >>= shift;
+	loop->half_lives = half_lives;
+	loop->least_count >>= shift;
 	for (size_t i = 0; i < TOP_COUNTERS; i++) {
 		loop->denied[i] >>= shift;
 		loop->errors[i] >>= shift;
 	}
 }
 
-static uint32_t least_of(const struct loop *loop)
+static uint32_t compute_least_count(const struct loop *loop)
 {
 	uint32_t least = UINT32_MAX;
 
@@ -107,15 +109,16 @@ static uint32_t least_of(const struct loop *loop)
 	return least;
 }
 
-static uint16_t smallest(struct loop *loop)
+/* Returns a counter with the least count. */
+static uint16_t smallest_counter(struct loop *loop)
 {
 	for (;;) {
 		for (size_t i = 0; i < TOP_COUNTERS; i++) {
-			if (loop->denied[loop->hand] == loop->least)
-				return loop->hand;
-			loop->hand = (loop->hand + 1) % TOP_COUNTERS;
+			if (loop->denied[loop->position] == loop->least_count)
+				return loop->position;
+			loop->position = (loop->position + 1) % TOP_COUNTERS;
 		}
-		loop->least = least_of(loop);
+		loop->least_count = compute_least_count(loop);
 	}
 }
 
@@ -124,10 +127,10 @@ static uint16_t *chain_of(struct loop *loop, uint64_t hash)
 	return &loop->chains[hash & (CHAINS - 1)];
 }
 
-/* Takes over the smallest counter for this pair. */
+/* Takes over the smallest counter for this pair: moves it to the chain of the pair's hash. */
 static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
 {
-	uint16_t counter = smallest(loop), *link;
+	uint16_t counter = smallest_counter(loop), *link;
 	struct name *name = &loop->names[counter];
 
 	if (name->limit) {
@@ -148,11 +151,14 @@ static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, s
 	return counter;
 }
 
-static uint16_t find_counter(struct loop *loop, uint64_t hash, const char *limit, struct slice key)
+/* Returns the counter of the pair, or the smallest, which it takes over. */
+static uint16_t find_or_take_over(struct loop *loop, uint64_t hash, const char *limit,
+                                  struct slice key)
 {
-	for (uint16_t at = *chain_of(loop, hash); at; at = loop->next[at - 1])
-		if (loop->hashes[at - 1] == hash)
-			return at - 1;
+	/* Chains have the numbers of counters plus 1. */
+	for (uint16_t link = *chain_of(loop, hash); link; link = loop->next[link - 1])
+		if (loop->hashes[link - 1] == hash)
+			return link - 1;
 	return take_over(loop, hash, limit, key);
 }
 
@@ -162,8 +168,8 @@ void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *
 	struct loop *loop = &top->loops[index];
 
 	pthread_mutex_lock(&loop->mutex);
-	fade(loop, now_ns);
-	loop->denied[find_counter(loop, hash, limit, key)]++;
+	fade_counts(loop, now_ns);
+	loop->denied[find_or_take_over(loop, hash, limit, key)]++;
 	pthread_mutex_unlock(&loop->mutex);
 }
 
@@ -174,15 +180,16 @@ struct entry {
 	struct name name;
 };
 
-/* Copies the counters in use, less the smallest count, which is added to *floor. */
+/* Copies the counters in use, less the smallest count, which it adds to *floor. Returns their
+ * number. */
 static size_t copy_loop(struct loop *loop, uint64_t now_ns, struct entry *out, int64_t *floor)
 {
 	int64_t least;
 	size_t n = 0;
 
 	pthread_mutex_lock(&loop->mutex);
-	fade(loop, now_ns);
-	least = least_of(loop);
+	fade_counts(loop, now_ns);
+	least = compute_least_count(loop);
 	for (size_t i = 0; i < TOP_COUNTERS; i++)
 		if (loop->denied[i] > 0)
 			out[n++] = (struct entry){loop->hashes[i], loop->denied[i] - least,
@@ -199,7 +206,8 @@ static int by_hash(const void *left, const void *right)
 	return (a->hash > b->hash) - (a->hash < b->hash);
 }
 
-/* Equal counts go by name: hashes are keyed, so their order is another one each time. */
+/* The most denied first. Equal counts go by name: hashes are keyed, so their order is another one
+ * each time. */
 static int by_denied(const void *left, const void *right)
 {
 	const struct entry *a = left, *b = right;
@@ -240,6 +248,8 @@ static struct top_entry entry_shown(const struct entry *entry, int64_t floor, st
 	};
 }
 
+/* Returns the *n most denied pairs of all loops, or NULL without memory. Sets *n if there are
+ * fewer. */
 struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct arena *arena)
 {
 	struct entry *entries = arena_array(arena, top->loop_count * TOP_COUNTERS, sizeof *entries);
@@ -263,6 +273,10 @@ struct top_entry *top_list(struct top *top, size_t *n, uint64_t now_ns, struct a
 	return shown;
 }
 
+/*
+ * Writes the list as JSON, and where each entry ends, so that top_first can cut it after the first
+ * `n`.
+ */
 int top_render(struct top *top, uint64_t now_ns, struct arena *arena, struct buffer *out,
                struct top_ends *ends)
 {
@@ -287,6 +301,7 @@ int top_render(struct top *top, uint64_t now_ns, struct arena *arena, struct buf
 	return WEIR_OK;
 }
 
+/* Returns the first `n` entries of a rendered list; its data is NULL if there is no memory. */
 struct slice top_first(struct slice text, const struct top_ends *ends, size_t n,
                        struct arena *arena)
 {

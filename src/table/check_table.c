@@ -1,8 +1,10 @@
 /*
  * check_table.c: finds and repairs damage in a key table without knowing its keys or limits.
  *
- * The table has no names of keys, so no check can tell whether a cell is where its key belongs. But
- * a tag must not stand twice in a set, because all eight cells are candidates of the same keys.
+ * A cell has a tag, which is a part of the key's hash, and a time. A claim is a cell that reserves
+ * a place while a thread inserts a key. The table has no names of keys, so no check can tell
+ * whether a cell is where its key belongs. But a tag must not stand twice in a set, because all
+ * eight cells are candidates of the same keys.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,8 +24,9 @@ struct checker {
 	uint64_t defects;
 };
 
-__attribute__((format(printf, 2, 3))) static void defect(struct checker *checker,
-                                                         const char *format, ...)
+/* Reports and counts a defect. */
+__attribute__((format(printf, 2, 3))) static void report_defect(struct checker *checker,
+                                                                const char *format, ...)
 {
 	char text[160];
 	va_list arguments;
@@ -36,11 +39,12 @@ __attribute__((format(printf, 2, 3))) static void defect(struct checker *checker
 		checker->report(checker->context, text);
 }
 
-static void expect(struct checker *checker, const char *name, uint64_t expected, uint64_t found)
+static void expect_number(struct checker *checker, const char *name, uint64_t expected,
+                          uint64_t found)
 {
 	if (found != expected)
-		defect(checker, "%s: expected %llu, found %llu", name, (unsigned long long)expected,
-		       (unsigned long long)found);
+		report_defect(checker, "%s: expected %llu, found %llu", name, (unsigned long long)expected,
+		              (unsigned long long)found);
 }
 
 /* Copies a header without its reserved fields. Only the first header of a store has a clock. */
@@ -62,34 +66,36 @@ static void copy_known(struct table_header *known, const struct table_header *he
 	known->checksum_copy = header->checksum_copy;
 }
 
-/* The header of another release has other fields, so nothing else of it is checked. */
+/* Reports a header of another release. That has other fields, so nothing else of it is checked. */
 static bool is_other_version(struct checker *checker, const struct table_header *header)
 {
 	bool other = memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) == 0 &&
 	             header->byte_order == TABLE_BYTE_ORDER && header->version != TABLE_VERSION;
 
 	if (other)
-		defect(checker,
-		       "version: expected %d, found %u, made by another release of weir: use that one, or "
-		       "remove the file and begin with empty counts",
-		       TABLE_VERSION, header->version);
+		report_defect(
+		    checker,
+		    "version: expected %d, found %u, made by another release of weir: use that one, or "
+		    "remove the file and begin with empty counts",
+		    TABLE_VERSION, header->version);
 	return other;
 }
 
 static void check_sizes(struct checker *checker, const struct table_header *header)
 {
-	expect(checker, "header size", sizeof *header, header->header_size);
-	expect(checker, "cell size", sizeof(struct cell), header->cell_size);
-	expect(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
+	expect_number(checker, "header size", sizeof *header, header->header_size);
+	expect_number(checker, "cell size", sizeof(struct cell), header->cell_size);
+	expect_number(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
 	if (header->is_draining > 1)
-		defect(checker, "keys that stay: expected 0 or 1, found %u", header->is_draining);
+		report_defect(checker, "keys that stay: expected 0 or 1, found %u", header->is_draining);
 	if (table_size(header->capacity) == 0)
-		defect(checker, "capacity: expected 1 to %llu keys, found %llu",
-		       (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
+		report_defect(checker, "capacity: expected 1 to %llu keys, found %llu",
+		              (unsigned long long)WEIR_CAPACITY_MAX, (unsigned long long)header->capacity);
 	else
-		expect(checker, "sets", table_sets(header->capacity), header->sets);
+		expect_number(checker, "sets", table_sets(header->capacity), header->sets);
 }
 
+/* Returns the number of defects. */
 uint64_t table_check_header(const struct table_header *header, bool has_clock, table_report *report,
                             void *context)
 {
@@ -100,22 +106,25 @@ uint64_t table_check_header(const struct table_header *header, bool has_clock, t
 		return checker.defects;
 	copy_known(&known, header, has_clock);
 	if (memcmp(header->magic, TABLE_MAGIC, sizeof header->magic) != 0)
-		defect(&checker, "magic: expected %s, found other bytes", TABLE_MAGIC);
+		report_defect(&checker, "magic: expected %s, found other bytes", TABLE_MAGIC);
 	if (header->byte_order != TABLE_BYTE_ORDER)
-		defect(&checker, "byte order: expected %08x, found %08x", TABLE_BYTE_ORDER,
-		       header->byte_order);
+		report_defect(&checker, "byte order: expected %08x, found %08x", TABLE_BYTE_ORDER,
+		              header->byte_order);
 	check_sizes(&checker, header);
 	if (header->checksum != table_checksum(header))
-		defect(&checker, "checksum: expected %016llx, found %016llx",
-		       (unsigned long long)table_checksum(header), (unsigned long long)header->checksum);
+		report_defect(&checker, "checksum: expected %016llx, found %016llx",
+		              (unsigned long long)table_checksum(header),
+		              (unsigned long long)header->checksum);
 	if (memcmp(header->fixed_copy, header, TABLE_FIXED) != 0 ||
 	    header->checksum_copy != header->checksum)
-		defect(&checker, "copy of the header: expected the same bytes, found others");
+		report_defect(&checker, "copy of the header: expected the same bytes, found others");
 	if (memcmp(header, &known, sizeof *header) != 0)
-		defect(&checker, "reserved: expected zeros, found other bytes");
+		report_defect(&checker, "reserved: expected zeros, found other bytes");
 	return checker.defects;
 }
 
+/* Restores the fields or their copy, whichever has lost its checksum. Returns false if both have.
+ */
 bool table_repair_header(struct table_header *header, bool has_clock)
 {
 	struct table_header known;
@@ -133,6 +142,7 @@ bool table_repair_header(struct table_header *header, bool has_clock)
 	return true;
 }
 
+/* Returns what is wrong with cell `i` of a set, or NULL. */
 static const char *wrong_with(const struct cell *set, unsigned i, uint64_t now_ns,
                               uint64_t horizon_ns)
 {
@@ -154,6 +164,7 @@ static const char *wrong_with(const struct cell *set, unsigned i, uint64_t now_n
 	return NULL;
 }
 
+/* Checks all cells, and with `repair` empties the damaged ones. Returns the number of defects. */
 uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizon_ns, bool repair,
                            table_report *report, void *context)
 {
@@ -169,7 +180,7 @@ uint64_t table_check_cells(struct table *table, uint64_t now_ns, uint64_t horizo
 			wrong = wrong_with(set, i, now_ns, horizon_ns);
 			if (!wrong)
 				continue;
-			defect(&checker, "set %llu, cell %u: %s", (unsigned long long)s, i, wrong);
+			report_defect(&checker, "set %llu, cell %u: %s", (unsigned long long)s, i, wrong);
 			if (repair)
 				cell_swap(&cells[i], set[i], (struct cell){0, 0});
 		}

@@ -2,6 +2,9 @@
  * insert.c: inserts a key into the key table, so that threads which insert the same key at once end
  * with one cell.
  *
+ * A key may be in any cell of a few sets, its candidates; its cell has its tag, a part of its hash.
+ * A thread first reserves a cell by a *claim* with the tag (1), removes other claims of the tag
+ * (2), then replaces its claim by the key's state (3). If no cell is free, it evicts another key.
  * The protocol and its proof are in docs/design/key-table.md ("Insertion"); the step numbers below
  * are the ones there.
  */
@@ -35,6 +38,7 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
 #define LOSS_PINNED     (INT64_MAX - 1)
 #define LOSS_CONFIGURED (INT64_C(1) << CELL_UNTIL_BITS)
 
+/* Returns how much is lost if the cell is overwritten; the cell of least loss is evicted. */
 static int64_t eviction_loss(const struct table *table, struct cell cell, uint64_t now_ns)
 {
 	int64_t ahead = cell_ahead_ns(cell, now_ns);
@@ -64,15 +68,16 @@ static struct observed_cell choose_victim(const struct table *table,
 	for (unsigned i = 0; i < TABLE_CANDIDATES; i++) {
 		struct cell *cell = table_cell(position, run, i);
 		struct observed_cell candidate = {cell, cell_load(cell, table->load_is_atomic)};
-		int64_t own = eviction_loss(table, candidate.value, now_ns);
+		int64_t loss = eviction_loss(table, candidate.value, now_ns);
+		bool is_less_used =
+		    loss == least_loss && cell_word(candidate.value) < cell_word(least.value);
 
-		if (!least.cell || own < least_loss ||
-		    (own == least_loss && cell_word(candidate.value) < cell_word(least.value))) {
+		if (!least.cell || loss < least_loss || is_less_used) {
 			least = candidate;
-			least_loss = own;
+			least_loss = loss;
 		}
 		if (least_loss <= 0 && (i + 1) % TABLE_SET_CELLS == 0)
-			break;
+			break; /* the set has an empty or expired cell */
 	}
 	return least;
 }
@@ -83,6 +88,7 @@ struct candidates {
 	struct observed_cell cells[TABLE_CANDIDATES];
 };
 
+/* Removes the candidate of least loss, which is the one that expires soonest, and returns it. */
 static struct observed_cell pop_soonest_candidate(const struct table *table,
                                                   struct candidates *from, uint64_t now_ns)
 {
@@ -133,29 +139,33 @@ static struct observed_cell choose_lightest(const struct table *table,
 	return lightest;
 }
 
+/*
+ * Step 1: claims a cell, and sets it in `observed`. Returns false if all candidates are pinned, or
+ * if the cell has changed meanwhile.
+ */
 static bool claim_victim(struct table *table, const struct table_position *position,
                          struct observed_cell *observed, uint64_t now_ns,
                          const struct eviction_policy *policy)
 {
 	struct observed_cell victim = choose_victim(table, position, now_ns);
-	int64_t lost = eviction_loss(table, victim.value, now_ns);
-	struct cell mine;
+	int64_t loss = eviction_loss(table, victim.value, now_ns);
+	bool evicts_state = loss > 0 && loss < LOSS_PINNED;
+	struct cell claim;
 
-	if (policy && lost > 0 && lost < LOSS_PINNED) {
+	if (policy && evicts_state) {
 		struct observed_cell lightest = choose_lightest(table, position, now_ns, policy);
 
 		victim = lightest.cell ? lightest : victim;
 	}
-
 	if (eviction_loss(table, victim.value, now_ns) == LOSS_PINNED)
 		return false;
-	mine = claim_make(table, position->tag, now_ns);
-	if (!cell_swap(victim.cell, victim.value, mine))
+	claim = claim_make(table, position->tag, now_ns);
+	if (!cell_swap(victim.cell, victim.value, claim))
 		return false;
 	fence_behind_swap(); /* all threads see the claim before step 2 reads */
 	if (eviction_loss(table, victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
-	*observed = (struct observed_cell){victim.cell, mine};
+	*observed = (struct observed_cell){victim.cell, claim};
 	return true;
 }
 
@@ -193,6 +203,10 @@ static bool remove_other_claims(const struct table *table, const struct table_po
 	return true;
 }
 
+/*
+ * Stores the state `after`, in the observed cell or by an insertion. Returns false if another
+ * thread was faster, or the table is full: the caller starts over.
+ */
 bool table_store_slow(struct table *table, const struct table_position *position,
                       struct observed_cell observed, struct cell after, uint64_t now_ns,
                       const struct eviction_policy *policy)
@@ -203,6 +217,7 @@ bool table_store_slow(struct table *table, const struct table_position *position
 	       cell_swap(observed.cell, observed.value, after); /* 3 */
 }
 
+/* Whether a new key finds no cell because its candidates are pinned or claimed. */
 bool table_is_full(const struct table *table, const struct table_position *position,
                    uint64_t now_ns)
 {

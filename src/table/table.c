@@ -1,4 +1,7 @@
-/* table.c: computes the size of a key table, makes its header, and counts its live states. */
+/*
+ * table.c: computes the size of a key table, writes its header, and counts its live states. The
+ * table is a header and an array of sets of cells, in memory that processes may share.
+ */
 #include "table/table.h"
 
 #include <string.h>
@@ -6,8 +9,9 @@
 #define SAMPLE_SETS 8192
 
 /*
- * With as many keys as its capacity, 78% of a table's cells are occupied. Then an insertion hardly
- * ever finds all its candidate cells occupied.
+ * Returns the number of sets for so many keys: 51/40 cells a key. With as many keys as its
+ * capacity, 78% of the cells are occupied, and an insertion hardly ever finds all its candidates
+ * occupied.
  */
 uint64_t table_sets(uint64_t capacity)
 {
@@ -16,6 +20,7 @@ uint64_t table_sets(uint64_t capacity)
 	return u64_max(1 + TABLE_RUN_SETS, ceil_div(cells, TABLE_SET_CELLS));
 }
 
+/* Returns the size in bytes, or 0 if the capacity is not allowed. */
 size_t table_size(uint64_t capacity)
 {
 	if (capacity < 1 || capacity > WEIR_CAPACITY_MAX)
@@ -31,6 +36,7 @@ uint64_t table_checksum(const void *fixed)
 	return hash_bytes(&key, fixed, TABLE_FIXED);
 }
 
+/* Writes the header of a new table, and a copy of its fixed fields, for repairs. */
 void table_format(struct table_header *header, const struct table_shape *shape,
                   const struct hash_key *secret)
 {
@@ -64,6 +70,7 @@ void table_attach(struct table *table, void *memory, uint64_t sets)
 	};
 }
 
+/* Estimates the number of live states from a sample of the sets. */
 uint64_t table_live(const struct table *table, uint64_t now_ns)
 {
 	uint64_t sample = u64_min(table->sets, SAMPLE_SETS), live = 0;

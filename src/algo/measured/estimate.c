@@ -1,29 +1,35 @@
+/*
+ * estimate.c: runs the estimators of adaptive limits (knee.c, published.c) on a state that is
+ * packed into cells, and reads the estimated limit, the quota, from it.
+ *
+ * A cell has 96 bits, and a store changes one cell at once. So a report of a request's latency
+ * makes at most one change of one cell; if an estimator needs more changes, the caller repeats the
+ * step.
+ */
 #include "algo/measured/estimate.h"
 
 #include "base/number.h"
 
-/*
- * Writes or reads the fields of a cell in turn, from the lowest bit on. Always inlined, so that a
- * caller that needs one field reads no other.
- */
+/* Always inlined, so that a caller that needs one field of a cell reads no other. */
 #define INLINE __attribute__((always_inline)) static inline
 
+/* A cell whose fields are written or read in turn, from the lowest bit on. */
 struct bits {
-	u128 of;
-	unsigned at;
+	u128 cell;
+	unsigned next_bit;
 };
 
 INLINE void write_bits(struct bits *bits, uint64_t value, unsigned width)
 {
-	bits->of |= (u128)value << bits->at;
-	bits->at += width;
+	bits->cell |= (u128)value << bits->next_bit;
+	bits->next_bit += width;
 }
 
 INLINE uint64_t read_bits(struct bits *bits, unsigned width)
 {
-	uint64_t value = (uint64_t)(bits->of >> bits->at) & (UINT64_MAX >> (64 - width));
+	uint64_t value = (uint64_t)(bits->cell >> bits->next_bit) & (UINT64_MAX >> (64 - width));
 
-	bits->at += width;
+	bits->next_bit += width;
 	return value;
 }
 
@@ -34,7 +40,7 @@ INLINE struct bits bits_of(struct estimate_cell cell)
 
 static struct estimate_cell cell_of(struct bits bits)
 {
-	return (struct estimate_cell){(uint64_t)(bits.of >> 32), (uint32_t)bits.of};
+	return (struct estimate_cell){(uint64_t)(bits.cell >> 32), (uint32_t)bits.cell};
 }
 
 static bool is_unwritten(struct estimate_cell cell)
@@ -48,7 +54,8 @@ static uint64_t clamp_to_bounds(uint64_t value, const struct in_flight_params *p
 	                                    : u64_min(value, params->bounds.most);
 }
 
-/* The change of cell 0 by a report, for estimators of one cell. */
+/* Sets the change of cell 0 by a report, for estimators of one cell. Returns whether to write it.
+ */
 static bool change_first_cell(const struct estimate_report *report, struct estimate_cell before,
                               struct estimate_cell after, struct estimate_change *change)
 {
@@ -66,6 +73,7 @@ static bool change_first_cell(const struct estimate_report *report, struct estim
 #define WINDOW_BITS 2
 #define BASE_BITS   25
 
+/* Packs cell 0. The baseline is stored as BASE_BITS significant bits, with their shift. */
 static struct estimate_cell pack_learned(const struct knee *knee)
 {
 	unsigned bits = knee->base_ns ? 64 - (unsigned)__builtin_clzll(knee->base_ns) : 0;
@@ -135,19 +143,27 @@ static bool read_measured(struct estimate_cell cell, struct knee *knee)
 	return true;
 }
 
+/* Sets the change of cell 0. Returns true: it is to be written. */
 static bool change_learned(const struct knee *knee, struct estimate_change *change)
 {
 	*change = (struct estimate_change){0, pack_learned(knee), false, false};
 	return true;
 }
 
-static bool change_measured(const struct knee *knee, bool counts, struct estimate_change *change)
+/* Sets the change of cell 1. `counts_report`: it counts the report, which needs no further change.
+ */
+static bool change_measured(const struct knee *knee, bool counts_report,
+                            struct estimate_change *change)
 {
-	*change = (struct estimate_change){1, pack_measured(knee), counts,
-	                                   counts && !knee_is_full(knee)};
+	*change = (struct estimate_change){1, pack_measured(knee), counts_report,
+	                                   counts_report && !knee_is_full(knee)};
 	return true;
 }
 
+/*
+ * Makes the next change that a report needs: begins, ends or adds to a window. Returns false if
+ * none is left.
+ */
 static bool step_knee(const struct in_flight_params *params, const struct estimate_cell *cells,
                       const struct estimate_report *report, struct estimate_change *change)
 {
@@ -305,20 +321,22 @@ static struct estimate_cell pack_part(const struct bbr_part *part)
 	return cell_of(to);
 }
 
+/* Adds the sample to the part of now: no other part, and no limit, is needed for that. */
 static bool step_bbr(const struct in_flight_params *params, const struct estimate_cell *cells,
                      const struct estimate_report *report, struct estimate_change *change)
 {
 	uint64_t now_part = report->now_ns / BBR_PART_NS;
 	unsigned index = (unsigned)(now_part % BBR_PARTS);
 	struct bbr_part part = part_of(cells[1 + index], now_part);
-	struct bbr one;
+	struct bbr only_now; /* with the part of now only */
 
 	(void)params;
-	bbr_begin(&one);
-	one.parts[index] = part;
-	bbr_sample(&one, &report->sample, report->now_ns);
-	part = one.parts[index];
+	bbr_begin(&only_now);
+	only_now.parts[index] = part;
+	bbr_sample(&only_now, &report->sample, report->now_ns);
+	part = only_now.parts[index];
 	*change = (struct estimate_change){1 + index, pack_part(&part), true, true};
+	/* A part whose sums are full counts no more. */
 	return !report->counted && part.passes >> PASSES_BITS == 0 && part.sum_ns >> SUM_BITS == 0;
 }
 
@@ -331,6 +349,7 @@ static struct bbr bbr_of(const struct estimate_cell *cells, uint32_t cpu, uint64
 	return bbr;
 }
 
+/* For bbr, which lowers its limit from the first denial on. Returns whether a change is needed. */
 bool estimate_record_denial(const struct in_flight_params *params,
                             const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns,
                             struct estimate_change *change)
@@ -345,15 +364,15 @@ bool estimate_record_denial(const struct in_flight_params *params,
 	return bbr.denied_ns != cells[0].high;
 }
 
-/* The methods */
+/* The methods, by enum weir_method */
 
 static const struct estimator {
 	uint64_t (*quota)(const struct in_flight_params *params, const struct estimate_cell *cells);
 	bool (*step)(const struct in_flight_params *params, const struct estimate_cell *cells,
 	             const struct estimate_report *report, struct estimate_change *change);
-	unsigned cells;
+	unsigned cell_count;
 	struct adaptive_bounds bounds;
-	bool drops; /* a failed request is a sample, with `dropped`; others ignore it */
+	bool counts_failures; /* a failed request is a sample, with `dropped`; others ignore it */
 } estimators[] = {
     [WEIR_METHOD_KNEE] = {NULL, step_knee, 2, {20, 1, 1000}, false},
     [WEIR_METHOD_GRADIENT2] = {quota_gradient2, step_gradient2, 1, {20, 20, 200}, false},
@@ -364,7 +383,7 @@ static const struct estimator {
 
 unsigned estimate_cells(enum weir_method method)
 {
-	return estimators[method].cells;
+	return estimators[method].cell_count;
 }
 
 struct adaptive_bounds estimate_bounds(enum weir_method method)
@@ -372,6 +391,7 @@ struct adaptive_bounds estimate_bounds(enum weir_method method)
 	return estimators[method].bounds;
 }
 
+/* Returns the estimated limit of a method other than knee. */
 static uint64_t quota_of(const struct in_flight_params *params, const struct estimate_cell *cells,
                          uint32_t cpu, uint64_t now_ns)
 {
@@ -383,10 +403,10 @@ static uint64_t quota_of(const struct in_flight_params *params, const struct est
 	return bbr_quota(&bbr, &params->bounds, now_ns);
 }
 
-/* Adds the limits that only requests with priorities need. */
-__attribute__((noinline)) static void add_ordinary(const struct in_flight_params *params,
-                                                   struct estimate_cell learned,
-                                                   struct headroom_limits *limits)
+/* Adds to the limits what only requests with priorities need to know about probes. */
+__attribute__((noinline)) static void add_probe_limits(const struct in_flight_params *params,
+                                                       struct estimate_cell learned,
+                                                       struct headroom_limits *limits)
 {
 	struct knee knee = learned_of(params, learned);
 
@@ -395,6 +415,7 @@ __attribute__((noinline)) static void add_ordinary(const struct in_flight_params
 	limits->is_probe = knee.phase == KNEE_PROBE || limits->is_probe_of_all;
 }
 
+/* Returns the estimated limit, and for requests with priorities what a probe changes in it. */
 struct headroom_limits estimate_limits(const struct in_flight_params *params,
                                        const struct estimate_cell *cells, uint32_t cpu,
                                        uint64_t now_ns, bool has_priorities)
@@ -407,7 +428,7 @@ struct headroom_limits estimate_limits(const struct in_flight_params *params,
 	}
 	limits.quota = clamp_to_bounds(learned_of(params, cells[0]).limit, params);
 	if (has_priorities)
-		add_ordinary(params, cells[0], &limits);
+		add_probe_limits(params, cells[0], &limits);
 	return limits;
 }
 
@@ -416,13 +437,15 @@ uint8_t estimate_window(const struct in_flight_params *params, const struct esti
 	return params->method == WEIR_METHOD_KNEE ? learned_of(params, cells[0]).window : 0;
 }
 
+/* Makes one change for a report. Returns false if no change is left. */
 bool estimate_step(const struct in_flight_params *params, const struct estimate_cell *cells,
                    const struct estimate_report *report, struct estimate_change *change)
 {
 	struct estimate_report judged = *report;
-	bool drops = estimators[params->method].drops;
+	bool counts_failures = estimators[params->method].counts_failures;
 
-	if (report->outcome == WEIR_OUTCOME_IGNORED || (report->outcome == WEIR_OUTCOME_FAILURE && !drops))
+	if (report->outcome == WEIR_OUTCOME_IGNORED ||
+	    (report->outcome == WEIR_OUTCOME_FAILURE && !counts_failures))
 		return false;
 	judged.sample.dropped = report->outcome != WEIR_OUTCOME_SUCCESS;
 	return estimators[params->method].step(params, cells, &judged, change);

@@ -61,12 +61,13 @@ static uint64_t square_root(uint64_t value)
 	return root;
 }
 
+/* Returns sqrt K in 1/ONE requests. */
 static int64_t root_of(const struct knee *knee)
 {
 	return (int64_t)square_root((uint64_t)knee->knee * ONE);
 }
 
-/* The number by which a probe lowers the knee, in 1/ONE. */
+/* Returns by how much a probe lowers the knee, in 1/ONE. It doubles with each probe in a streak. */
 static int64_t depth_of(const struct knee *knee)
 {
 	return (int64_t)u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee) / 2;
@@ -77,18 +78,20 @@ static bool is_probe(const struct knee *knee)
 	return knee->phase == KNEE_PROBE || knee->phase == KNEE_PROBE_ALL;
 }
 
+/* Returns K + sqrt K, or less in a probe; a streak of windows without waits raises it further. */
 static uint32_t limit_of(const struct knee *knee, const struct adaptive_bounds *bounds)
 {
-	uint64_t more = u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee);
+	uint64_t above_knee = u64_min((uint64_t)root_of(knee) << knee->streak, knee->knee);
 	uint64_t limit = knee->knee;
 
 	if (is_probe(knee))
 		limit -= (uint64_t)depth_of(knee);
 	else
-		limit += more;
+		limit += above_knee;
 	return (uint32_t)clamp(limit / ONE, bounds->least, bounds->most);
 }
 
+/* Returns the limit that would apply if this window were no probe. */
 uint32_t knee_ordinary(const struct knee *knee, const struct adaptive_bounds *bounds)
 {
 	uint64_t root;
@@ -132,13 +135,17 @@ static void move_knee(struct knee *knee, int64_t by)
 	knee->knee = (uint32_t)clamp(moved > 0 ? (uint64_t)moved : 0, ONE, ADAPTIVE_LIMIT_MAX * ONE);
 }
 
-/* The part of a change that is not explained by noise. */
+/*
+ * Returns the part of a change c that noise does not explain: c * c^2 / (c^2 + threshold^2). That
+ * is nearly c if c is much larger than the threshold, and nearly 0 if it is much smaller.
+ */
 static int64_t significant_part(const struct knee *knee, int64_t change, int64_t noise)
 {
-	int64_t tells = 2 * noise + root_of(knee) / 4;
+	int64_t threshold = 2 * noise + root_of(knee) / 4;
 	__int128 square = (__int128)change * change;
 
-	return square == 0 ? 0 : (int64_t)(change * square / (square + (__int128)tells * tells));
+	return square == 0 ? 0
+	                   : (int64_t)(change * square / (square + (__int128)threshold * threshold));
 }
 
 static uint8_t longer_streak(uint8_t streak)
@@ -151,41 +158,51 @@ static uint8_t twice_as_long(uint8_t interval)
 	return interval < PROBE_SELDOM ? (uint8_t)(2 * interval) : PROBE_SELDOM;
 }
 
-/* Higher priorities, or `min`, admitted too many in this probe: requests may have waited. */
+/*
+ * Repeats a probe in which too many were in flight, so that some may have waited: first for all
+ * priorities, as higher ones may exceed the limit. If that does not help, `min` allows no probe.
+ */
 static void repeat_probe(struct knee *knee)
 {
-	bool again = knee->phase == KNEE_PROBE;
-
-	knee->phase = again ? KNEE_PROBE_ALL : KNEE_FULL;
-	knee->streak = again ? knee->streak : 0;
 	knee->windows_since_probe = 0;
-	knee->probe_interval = again ? knee->probe_interval
-	                             : twice_as_long(knee->probe_interval); /* `min` allows no probe */
+	if (knee->phase == KNEE_PROBE) {
+		knee->phase = KNEE_PROBE_ALL;
+		return;
+	}
+	knee->phase = KNEE_FULL;
+	knee->streak = 0;
+	knee->probe_interval = twice_as_long(knee->probe_interval);
 }
 
+/*
+ * Ends a probe: by the latencies that it measured, the baseline and the knee move. If requests were
+ * clearly faster than the baseline, the next window is a deeper probe.
+ */
 static void end_probe(struct knee *knee, const struct measured *measured)
 {
-	int64_t depth = depth_of(knee),
-	        tells = significant_part(knee, measured->waits, measured->noise);
-	int64_t moved = (measured->waits + 3 * tells) / 4;
+	int64_t depth = depth_of(knee);
+	int64_t significant = significant_part(knee, measured->waits, measured->noise);
+	int64_t moved = (measured->waits + 3 * significant) / 4;
 	int64_t fewer = measured->in_flight - (int64_t)knee->knee;
-	bool falls = 2 * tells < -depth;
+	bool baseline_falls = 2 * significant < -depth;
+	bool moved_far = 2 * moved > depth || 2 * moved < -depth;
 
 	scale_baseline(knee, moved * measured->mean / measured->in_flight);
 	if (fewer > 0)
 		fewer = 0;
-	move_knee(knee, moved < fewer ? fewer
-	                              : moved); /* by the new baseline none of those in flight waits */
-	knee->phase = falls ? knee->phase : KNEE_FULL;
-	knee->streak = falls ? longer_streak(knee->streak) : 0;
+	/* By the new baseline none of those in flight waits, so the knee does not fall below them. */
+	move_knee(knee, moved < fewer ? fewer : moved);
+	knee->phase = baseline_falls ? knee->phase : KNEE_FULL;
+	knee->streak = baseline_falls ? longer_streak(knee->streak) : 0;
 	knee->windows_since_probe = 0;
-	knee->probe_interval =
-	    2 * moved > depth || 2 * moved < -depth ? PROBE_SOON : twice_as_long(knee->probe_interval);
+	knee->probe_interval = moved_far ? PROBE_SOON : twice_as_long(knee->probe_interval);
 }
 
-/* Ends a window with so few in flight that it serves as a probe. If almost the limit was in flight
- * and none waited, the knee grows. */
-static void end_light(struct knee *knee, const struct measured *measured)
+/*
+ * Ends a window with so few in flight that it serves as a probe. If almost the limit was in flight
+ * and none waited, the knee grows.
+ */
+static void end_light_window(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee);
 
@@ -197,16 +214,19 @@ static void end_light(struct knee *knee, const struct measured *measured)
 	knee->probe_interval = twice_as_long(knee->probe_interval);
 }
 
-/* The requests that did not wait, at most the limit: the headroom of priorities comes and goes. */
-static uint32_t most_known(const struct knee *knee, const struct measured *measured)
+/* Returns the requests in flight, none of which waited, but at most the limit: a headroom over it
+ * ends. */
+static uint32_t served_within_limit(const struct knee *knee, const struct measured *measured)
 {
 	return (uint32_t)u64_min((uint64_t)measured->in_flight, (uint64_t)knee->limit * ONE);
 }
 
 /*
- * Ends a full window. If the knee falls, the next probe comes sooner: the baseline may be too low.
+ * Ends a window with about the limit in flight: if some waited, the knee moves to the number
+ * served; otherwise it grows. If the knee falls, the next probe comes sooner: the baseline may be
+ * too low.
  */
-static void end_full(struct knee *knee, const struct measured *measured)
+static void end_full_window(struct knee *knee, const struct measured *measured)
 {
 	int64_t root = root_of(knee), waits = measured->waits, since, moved;
 
@@ -222,7 +242,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 		move_knee(knee, root / 2);
 		knee->streak = 0;
 	} else {
-		knee->knee = most_known(knee, measured);
+		knee->knee = served_within_limit(knee, measured);
 		knee->streak = longer_streak(knee->streak);
 		knee->windows_since_probe += PROBE_SELDOM / 4;
 	}
@@ -234,7 +254,7 @@ static void end_full(struct knee *knee, const struct measured *measured)
 }
 
 /* Ends a window with many timeouts, which neither measures nor confirms the baseline. */
-static void end_lost(struct knee *knee, const struct measured *measured)
+static void end_timed_out_window(struct knee *knee, const struct measured *measured)
 {
 	move_knee(knee,
 	          significant_part(knee, measured->in_flight - measured->waits - (int64_t)knee->knee,
@@ -247,7 +267,10 @@ static void end_lost(struct knee *knee, const struct measured *measured)
 		knee->probe_interval = PROBE_SOON;
 }
 
-/* The squares are of fourths of samples. The noise follows from the standard error of the mean. */
+/*
+ * Computes the means of a window. The squares are of fourths of samples. The noise follows from the
+ * standard error of the mean.
+ */
 static struct measured measure_window(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
@@ -262,24 +285,31 @@ static struct measured measure_window(const struct knee *knee)
 	                         .noise = (int64_t)noise};
 }
 
+/* Whether more were in flight than half-way between the probe's limit and the knee. */
+static bool is_too_full_for_probe(const struct knee *knee, const struct measured *measured)
+{
+	return 2 * measured->in_flight > 2 * (int64_t)knee->knee - depth_of(knee);
+}
+
+/* Ends a window by what it measured: by many timeouts, as the first, as a probe, or as another. */
 static void end_window(struct knee *knee)
 {
 	struct measured measured = measure_window(knee);
 
 	if (measured.mean > KNEE_CLIP) {
-		end_lost(knee, &measured);
+		end_timed_out_window(knee, &measured);
 	} else if (knee->phase == KNEE_START) {
 		scale_baseline(knee, measured.mean - BASE);
 		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
 			knee->phase = KNEE_FULL;
-	} else if (is_probe(knee) && 2 * measured.in_flight > 2 * (int64_t)knee->knee - depth_of(knee)) {
+	} else if (is_probe(knee) && is_too_full_for_probe(knee, &measured)) {
 		repeat_probe(knee);
 	} else if (is_probe(knee)) {
 		end_probe(knee, &measured);
 	} else if (measured.in_flight < (int64_t)knee->knee - root_of(knee)) {
-		end_light(knee, &measured);
+		end_light_window(knee, &measured);
 	} else {
-		end_full(knee, &measured);
+		end_full_window(knee, &measured);
 	}
 }
 
@@ -288,21 +318,24 @@ bool knee_is_full(const struct knee *knee)
 	return knee->count >= clamp(knee->limit, KNEE_LEAST, KNEE_MOST);
 }
 
+/* Adds the latency of a request, as a multiple of the baseline, to the sums of the window. */
 void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample)
 {
-	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS), x;
+	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS);
+	uint64_t relative; /* the latency in 1/BASE of the baseline */
 
-	if (knee->count == 0 &&
-	    knee->in_flight > 0) { /* the request was admitted under another limit */
+	/* Before the first sample, in_flight counts the answers to skip: admitted under another limit.
+	 */
+	if (knee->count == 0 && knee->in_flight > 0) {
 		knee->in_flight--;
 		return;
 	}
 	if (knee->base_ns == 0)
 		knee->base_ns = significant_bits(latency_ns);
-	x = sample->dropped ? KNEE_LOST : u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
+	relative = sample->dropped ? KNEE_LOST : u64_min(latency_ns * BASE / knee->base_ns, KNEE_CLIP);
 	knee->count++;
-	knee->sum += (uint32_t)x;
-	knee->squares += (uint32_t)((x / 4) * (x / 4));
+	knee->sum += (uint32_t)relative;
+	knee->squares += (uint32_t)((relative / 4) * (relative / 4));
 	knee->in_flight += (uint32_t)u64_min(sample->in_flight, ADAPTIVE_LIMIT_MAX);
 }
 
@@ -313,6 +346,7 @@ void knee_end_window(struct knee *knee, const struct adaptive_bounds *bounds)
 	knee->limit = limit_of(knee, bounds);
 }
 
+/* Clears the sums. The answers of the requests now in flight will be skipped. */
 void knee_begin_window(struct knee *knee, uint64_t in_flight)
 {
 	knee->count = 0;

@@ -19,7 +19,11 @@ static uint64_t latency_of(const struct adaptive_sample *sample)
 	return clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS);
 }
 
-/* gradient2 multiplies the limit by 3/2 x the long average / this latency, at most by 1. */
+/*
+ * gradient2 (Netflix concurrency-limits) multiplies the limit by 3/2 x the long average / this
+ * latency, at most by
+ * 1. Averages and limits are counted in fractions, *parts*.
+ */
 
 #define LONG_WARM  10
 #define LONG_AGE   600
@@ -34,21 +38,23 @@ void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *
                       const struct adaptive_sample *sample)
 {
 	const uint64_t one = GRADIENT2_LIMIT_ONE;
-	uint64_t now = latency_of(sample) * LONG_PARTS, limit = gradient->limit_parts, slope;
+	uint64_t latency_parts = latency_of(sample) * LONG_PARTS, limit = gradient->limit_parts;
+	uint64_t slope;
 
 	if (gradient->count < LONG_WARM) {
 		gradient->long_parts =
-		    (gradient->long_parts * gradient->count + now) / (gradient->count + 1);
+		    (gradient->long_parts * gradient->count + latency_parts) / (gradient->count + 1);
 		gradient->count++;
 	} else {
 		gradient->long_parts +=
-		    (uint64_t)(((int64_t)now - (int64_t)gradient->long_parts) * 2 / (LONG_AGE + 1));
+		    (uint64_t)(((int64_t)latency_parts - (int64_t)gradient->long_parts) * 2 /
+		               (LONG_AGE + 1));
 	}
-	if (gradient->long_parts > 2 * now)
+	if (gradient->long_parts > 2 * latency_parts)
 		gradient->long_parts = gradient->long_parts * 95 / 100;
 	if (sample->in_flight < ceil_div(limit / one, 2))
 		return;
-	slope = sat_u64((u128)3 * gradient->long_parts * one / (2 * now));
+	slope = sat_u64((u128)3 * gradient->long_parts * one / (2 * latency_parts));
 	limit = (4 * limit + limit * clamp(slope, one / 2, one) / one + 4 * one) / 5;
 	gradient->limit_parts = clamp(limit, bounds->least * one, bounds->most * one);
 }
@@ -71,7 +77,7 @@ static uint64_t log10_of(uint64_t limit)
 }
 
 /* Restarts the search for the least latency after 15 to 30 samples for each 1 of the limit. */
-static bool restarts_least(struct vegas *vegas, const struct adaptive_sample *sample)
+static bool restarts_least_latency(struct vegas *vegas, const struct adaptive_sample *sample)
 {
 	vegas->count++;
 	if ((u128)vegas->count << 17 <= (u128)30 * vegas->limit * (65536 + (uint64_t)vegas->jitter))
@@ -87,7 +93,7 @@ void vegas_sample(struct vegas *vegas, const struct adaptive_bounds *bounds,
 {
 	uint64_t latency_ns = latency_of(sample), limit = vegas->limit, step = log10_of(limit), queue;
 
-	if (restarts_least(vegas, sample))
+	if (restarts_least_latency(vegas, sample))
 		return;
 	if (vegas->least_ns == 0 || latency_ns < vegas->least_ns) {
 		vegas->least_ns = latency_ns;
@@ -131,7 +137,7 @@ void aimd_sample(struct aimd *aimd, const struct adaptive_bounds *bounds,
 
 /* bbr: the most answers in a finished part of time x the least mean latency of one. */
 
-#define HOT          800000 /* millionths */
+#define HOT          800000 /* the load of the processors, in millionths */
 #define COOL_NS      NS_PER_S
 #define CPU_EVERY_NS (500 * NS_PER_MS)
 
@@ -151,6 +157,7 @@ void bbr_sample(struct bbr *bbr, const struct adaptive_sample *sample, uint64_t 
 	part->sum_ns += latency_of(sample);
 }
 
+/* Records how busy the processors are, smoothed, at most each CPU_EVERY_NS. */
 void bbr_busy(struct bbr *bbr, unsigned thousandths, uint64_t now_ns)
 {
 	if (now_ns - bbr->cpu_at_ns < CPU_EVERY_NS)
@@ -180,15 +187,18 @@ uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, 
 	return clamp(sat_add(in_flight_ns, NS_PER_S / 2) / NS_PER_S, bounds->least, bounds->most);
 }
 
+/* Limits only while the processors are busy, and for a second after the last denial. */
 uint64_t bbr_quota(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns)
 {
-	bool lately = bbr->denied_ns != 0 && now_ns - bbr->denied_ns <= COOL_NS;
+	bool denied_lately = bbr->denied_ns != 0 && now_ns - bbr->denied_ns <= COOL_NS;
 
-	if (bbr->cpu < HOT && !lately)
+	if (bbr->cpu < HOT && !denied_lately)
 		return bounds->most;
 	return u64_min(u64_max(bbr_limit(bbr, bounds, now_ns), 1) + 1, bounds->most);
 }
 
+/* Whether a request may pass. Sets the time of the first denial, and clears it when that is over.
+ */
 bool bbr_allows(struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t in_flight,
                 uint64_t now_ns)
 {

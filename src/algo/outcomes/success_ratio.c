@@ -39,10 +39,9 @@ static struct sums sum_window(const struct success_params *params,
 }
 
 /*
- * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. k
- * falls with the failing parts, and the share with the working ones (both are options of presets).
- * The fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below
- * 2^63.
+ * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. By
+ * options of presets, k falls with the failing parts, and the share with the working ones. The
+ * fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
  */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {
