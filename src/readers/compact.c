@@ -1,3 +1,7 @@
+/*
+ * compact.c: reads an object in JSON strictly and writes it without blanks, for the answers that
+ * rule files contain. Refuses objects nested too deep, and fields that are repeated or not allowed.
+ */
 #include "readers/compact.h"
 
 static bool copy_value(struct compact *compact);
@@ -33,15 +37,15 @@ static bool copy_scalar(struct compact *compact)
 	return true;
 }
 
-/* The fields of an object so far, as places in `out`. */
-struct names {
+/* The names of an object's fields so far, as positions in `out`. */
+struct object_names {
 	size_t count;
 	struct {
 		size_t begin, len;
 	} at[COMPACT_FIELDS_MAX];
 };
 
-static bool is_new(const struct compact *compact, const struct names *names, size_t begin,
+static bool is_new(const struct compact *compact, const struct object_names *names, size_t begin,
                    size_t len)
 {
 	const char *data = compact->out.data;
@@ -52,8 +56,8 @@ static bool is_new(const struct compact *compact, const struct names *names, siz
 	return true;
 }
 
-/* The name was copied from `begin` on. */
-static bool check_name(struct compact *compact, struct names *names, size_t begin,
+/* Checks and stores a name, whose copy in `out` begins at `begin`. */
+static bool check_name(struct compact *compact, struct object_names *names, size_t begin,
                        struct slice name)
 {
 	size_t len = compact->out.len - begin;
@@ -66,15 +70,15 @@ static bool check_name(struct compact *compact, struct names *names, size_t begi
 		return json_fail(&compact->json, "a shorter name of a field");
 	if (!is_new(compact, names, begin, len))
 		return json_fail(&compact->json, "each field once");
-	if (compact->depth == 1 && compact->field && !compact->field(name))
+	if (compact->depth == 1 && compact->may_have_field && !compact->may_have_field(name))
 		return json_fail(&compact->json, COMPACT_NO_FIELD);
 	names->at[names->count].begin = begin;
 	names->at[names->count++].len = len;
 	return true;
 }
 
-/* Its name and the colon. */
-static bool copy_name(struct compact *compact, struct names *names, bool *wanted)
+/* Copies a field's name and the colon. Sets *is_located if it is located_name. */
+static bool copy_name(struct compact *compact, struct object_names *names, bool *is_located)
 {
 	struct buffer plain = {.max = compact->out.max};
 	size_t begin = compact->out.len;
@@ -88,31 +92,32 @@ static bool copy_name(struct compact *compact, struct names *names, bool *wanted
 	good = check_name(compact, names, begin, name);
 	if (!good)
 		compact->json.at = text.data - 1, compact->json.end = text.data + text.len + 1;
-	*wanted = compact->depth == 1 && slice_equal(name, compact->wanted);
-	for (size_t i = 0; i < compact->name_count && compact->depth == 1; i++)
-		compact->found |= (uint32_t)slice_equal(name, compact->names[i]) << i;
+	*is_located = compact->depth == 1 && slice_equal(name, compact->located_name);
+	for (size_t i = 0; i < compact->counted_name_count && compact->depth == 1; i++)
+		compact->found_names |= (uint32_t)slice_equal(name, compact->counted_names[i]) << i;
 	buffer_free(&plain);
 	buffer_add(&compact->out, ":", 1);
 	return good;
 }
 
+/* Copies the fields of an object or the items of a list. An error is in compact->json. */
 static void copy_members(struct compact *compact, char close)
 {
-	struct names names = {.count = 0};
+	struct object_names names = {.count = 0};
 
 	for (bool any = false; json_more(&compact->json, close); any = true) {
-		bool wanted = false;
+		bool is_located = false;
 		size_t begin;
 
 		buffer_add(&compact->out, ",", any);
-		if (close == '}' && !copy_name(compact, &names, &wanted))
+		if (close == '}' && !copy_name(compact, &names, &is_located))
 			return;
 		begin = compact->out.len;
 		if (!copy_value(compact))
 			return;
-		if (wanted) {
-			compact->wanted_begin = begin;
-			compact->wanted_end = compact->out.len;
+		if (is_located) {
+			compact->located_begin = begin;
+			compact->located_end = compact->out.len;
 		}
 	}
 }

@@ -17,12 +17,12 @@ struct compact {
 	struct buffer out; /* the caller's to bound and to free */
 	unsigned depth;
 	/** Optional: whether the outermost object may have a field of that name. */
-	bool (*field)(struct slice name);
-	const struct slice *names;       /* of the outermost object, as many as ... */
-	size_t name_count;               /* ... this, at most 32, and ... */
-	uint32_t found;                  /* ... a bit for each that it has */
-	struct slice wanted;             /* a name of the outermost object, and ... */
-	size_t wanted_begin, wanted_end; /* ... its value in `out`; 0 if there is none */
+	bool (*may_have_field)(struct slice name);
+	const struct slice *counted_names; /* names of which found_names gets a bit each, */
+	size_t counted_name_count;         /* at most 32 */
+	uint32_t found_names;              /* those that the outermost object has */
+	struct slice located_name;         /* a field of the outermost object */
+	size_t located_begin, located_end; /* its value in `out`; 0 if there is none */
 };
 
 /** Reads one object, and leaves the bytes behind it unread. */

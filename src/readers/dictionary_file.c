@@ -1,4 +1,7 @@
-/* dictionary_file.c: reads the file of a dictionary, beside the file that names it. */
+/*
+ * dictionary_file.c: reads a dictionary, a file with a list of values that conditions of rules
+ * name, and adds remarks about its mistakes to the configuration.
+ */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,11 +10,11 @@
 #include "readers/source.h"
 #include "rules/remark.h"
 
-/* The remarks about a file. */
+/* Counts the mistakes of a file while they are reported. */
 struct remarks {
 	struct weir_config *config;
 	const char *path;
-	size_t wrong; /* lines */
+	size_t wrong_lines;
 	bool no_memory;
 };
 
@@ -19,13 +22,13 @@ static void report_line(void *context, const struct weir_error *error)
 {
 	struct remarks *remarks = context;
 
-	if (remarks->wrong++ < SOURCE_WRONG_LINES_MAX &&
+	if (remarks->wrong_lines++ < SOURCE_WRONG_LINES_MAX &&
 	    remark_add(remarks->config, REMARK_ERROR(remarks->path, error->line, error->column), "%s",
 	               error->message) != WEIR_OK)
 		remarks->no_memory = true;
 }
 
-/* Returns NULL if it was not opened yet. */
+/* Returns NULL if the config has not opened the dictionary yet. */
 static const struct rules_dictionary *find_dictionary(const struct weir_config *config,
                                                       const char *path)
 {
@@ -37,15 +40,15 @@ static const struct rules_dictionary *find_dictionary(const struct weir_config *
 }
 
 /* Adds the remarks about the file as a whole. */
-static void tell_of_all(struct remarks *remarks)
+static void remark_on_whole_file(struct remarks *remarks)
 {
 	const struct rules_dictionary *item = find_dictionary(remarks->config, remarks->path);
 	int status = WEIR_OK;
 
-	if (remarks->wrong > SOURCE_WRONG_LINES_MAX)
+	if (remarks->wrong_lines > SOURCE_WRONG_LINES_MAX)
 		status = remark_add(remarks->config, REMARK_ERROR(remarks->path, 0, 0),
 		                    "expected fewer wrong lines, found %zu more",
-		                    remarks->wrong - SOURCE_WRONG_LINES_MAX);
+		                    remarks->wrong_lines - SOURCE_WRONG_LINES_MAX);
 	else if (item && item->dictionary && item->count == 0)
 		status = remark_add(remarks->config, REMARK_WARNING(remarks->path, 0, 0),
 		                    "expected a word or an address on each line, found none: this "
@@ -53,18 +56,18 @@ static void tell_of_all(struct remarks *remarks)
 	remarks->no_memory |= status != WEIR_OK;
 }
 
-/* The error at the place that names the file. */
-static int cannot_read(struct slice name, const struct weir_error *why, size_t wrong,
-                       struct weir_error *error)
+/* Sets the error for the rule that names the file, from the first of its `wrong_lines`. */
+static int set_unreadable_error(struct slice name, const struct weir_error *cause,
+                                size_t wrong_lines, struct weir_error *error)
 {
 	char line[32] = "", more[48] = "";
 
-	if (why->line > 0)
-		snprintf(line, sizeof line, "line %u: ", why->line);
-	if (wrong > 1)
-		snprintf(more, sizeof more, " (and %zu more)", wrong - 1);
-	return error_set(error, why->status, "expected a dictionary, found %s: %s%s%s",
-	                 phrase_quote(name).text, line, why->message, more);
+	if (cause->line > 0)
+		snprintf(line, sizeof line, "line %u: ", cause->line);
+	if (wrong_lines > 1)
+		snprintf(more, sizeof more, " (and %zu more)", wrong_lines - 1);
+	return error_set(error, cause->status, "expected a dictionary, found %s: %s%s%s",
+	                 phrase_quote(name).text, line, cause->message, more);
 }
 
 int read_dictionary_file(struct weir_config *config, const char *directory, struct slice name,
@@ -72,18 +75,19 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
 {
 	struct remarks remarks = {.config = config, .path = source_path(config, directory, name)};
 	const struct dictionary_reporter reporter = {report_line, &remarks};
-	struct weir_error why = {0};
+	struct weir_error cause = {0};
 	int status = WEIR_ENOMEM;
-	bool is_known;
+	bool was_open;
 
 	*out = NULL;
 	if (remarks.path) {
-		is_known = find_dictionary(config, remarks.path);
-		status = weir_private_config_dictionary(config, remarks.path, &reporter, out, &why);
-		if (!is_known)
-			tell_of_all(&remarks);
+		was_open = find_dictionary(config, remarks.path);
+		status = weir_private_config_dictionary(config, remarks.path, &reporter, out, &cause);
+		if (!was_open)
+			remark_on_whole_file(&remarks);
 	}
 	if (status == WEIR_ENOMEM || remarks.no_memory)
 		return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-	return status == WEIR_OK ? status : cannot_read(name, &why, remarks.wrong, error);
+	return status == WEIR_OK ? status
+	                         : set_unreadable_error(name, &cause, remarks.wrong_lines, error);
 }

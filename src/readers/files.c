@@ -1,8 +1,9 @@
 /*
- * files.c: reads one configuration from texts and files in any language.
+ * files.c: reads a configuration from rule files, of which one may be in YAML and others in the
+ * language of Koala, another rate limiter.
  *
  * The YAML file is read first, wherever it stands among the files, because its settings apply to
- * the others, such as Koala's. The rules are in the order of the files.
+ * the others. The rules are in the order of the files.
  */
 #include <sys/stat.h>
 
@@ -13,7 +14,7 @@
 #include "rules/check.h"
 #include "rules/remark.h"
 
-#define FILE_MAX ((size_t)16 << 20)
+#define FILE_BYTES_MAX ((size_t)16 << 20)
 
 static int no_memory(struct weir_error *error)
 {
@@ -28,14 +29,17 @@ static bool is_koala(const char *path)
 	return len > end_len && strcmp(path + len - end_len, end) == 0;
 }
 
-/* A text in one language or the other. ENOMEM, or EINVAL and others where there are remarks. */
+/*
+ * Reads a text in the language of its file. Stores mistakes as remarks of the config, and then
+ * returns EINVAL or another error.
+ */
 static int read_source(struct weir_config *config, const struct source *source)
 {
 	size_t errors = config->remarks.errors;
 	struct weir_error error = {0};
 	int status;
 
-	if (source->text.len > FILE_MAX)
+	if (source->text.len > FILE_BYTES_MAX)
 		status = error_set(&error, WEIR_ELONG, "expected at most 16 MiB, found more");
 	else if (source->file && is_koala(source->file))
 		status = koala_read(config, source);
@@ -48,6 +52,7 @@ static int read_source(struct weir_config *config, const struct source *source)
 	return status == WEIR_OK && config->remarks.errors > errors ? WEIR_EINVAL : status;
 }
 
+/* Reads the text of the file `path`, in whose directory the files are that it names. */
 static int read_in_place(struct weir_config *config, struct slice text, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -63,7 +68,7 @@ static int read_path(struct weir_config *config, const char *path)
 {
 	struct buffer text = {0};
 	struct weir_error error = {0};
-	int status = file_read(path, FILE_MAX, &text, &error);
+	int status = file_read(path, FILE_BYTES_MAX, &text, &error);
 
 	if (status == WEIR_OK)
 		status = read_in_place(config, (struct slice){text.data ? text.data : "", text.len}, path);
@@ -74,19 +79,20 @@ static int read_path(struct weir_config *config, const char *path)
 	return status;
 }
 
-/* The rules of the YAML file, kept until the rules of the files before it are in place. */
-struct own {
+/* The rules of the YAML file, which wait until the rules of the files before it have been read. */
+struct yaml_rules {
 	const char *path; /* NULL if there is none */
 	const struct rules_rule *rules;
 	size_t rule_count;
 };
 
-static int first_of(int status, int other)
+/* Returns the first error of the two, but ENOMEM in any case. */
+static int first_status(int status, int other)
 {
 	return status == WEIR_OK || other == WEIR_ENOMEM ? other : status;
 }
 
-static int second_file(struct weir_config *config, const char *path)
+static int refuse_second_yaml_file(struct weir_config *config, const char *path)
 {
 	char *copy = arena_copy(&config->arena, slice_of(path));
 
@@ -97,8 +103,9 @@ static int second_file(struct weir_config *config, const char *path)
 	           ?: WEIR_EINVAL;
 }
 
-static int read_own(struct weir_config *config, const struct weir_config_files *files,
-                    struct own *own)
+/* Reads the YAML file, if there is one, and moves its rules from the config to *yaml_rules. */
+static int read_yaml_file(struct weir_config *config, const struct weir_config_files *files,
+                          struct yaml_rules *yaml_rules)
 {
 	int status = WEIR_OK;
 
@@ -107,27 +114,27 @@ static int read_own(struct weir_config *config, const struct weir_config_files *
 
 		if (is_koala(path))
 			continue;
-		if (own->path) {
-			status = first_of(status, second_file(config, path));
+		if (yaml_rules->path) {
+			status = first_status(status, refuse_second_yaml_file(config, path));
 			continue;
 		}
-		own->path = path;
+		yaml_rules->path = path;
 		config->file = arena_copy(&config->arena, slice_of(path));
-		status = config->file ? first_of(status, read_path(config, config->file)) : WEIR_ENOMEM;
+		status = config->file ? first_status(status, read_path(config, config->file)) : WEIR_ENOMEM;
 	}
-	own->rules = config->rules;
-	own->rule_count = config->rule_count;
+	yaml_rules->rules = config->rules;
+	yaml_rules->rule_count = config->rule_count;
 	config->rule_count = 0;
 	return status;
 }
 
-/* Rules that all count would mean something else among rules of which the first decides. */
-static int check_order(struct weir_config *config, const struct own *own,
+/* Of Koala's rules the first that applies decides, so rules in YAML beside them must do so too. */
+static int check_order(struct weir_config *config, const struct yaml_rules *yaml_rules,
                        const struct weir_config_files *files)
 {
-	const struct rules_rule *rule = own->rules;
+	const struct rules_rule *rule = yaml_rules->rules;
 
-	if (own->rule_count == 0 || config->order == RULES_FIRST || files->count == 1)
+	if (yaml_rules->rule_count == 0 || config->order == RULES_FIRST || files->count == 1)
 		return WEIR_OK;
 	return remark_add(
 	           config, REMARK_ERROR(rule->file, rule->line, rule->column),
@@ -136,23 +143,23 @@ static int check_order(struct weir_config *config, const struct own *own,
 	           ?: WEIR_EINVAL;
 }
 
-static int put_own_rules(struct weir_config *config, const struct own *own)
+static int append_yaml_rules(struct weir_config *config, const struct yaml_rules *yaml_rules)
 {
 	struct rules_rule *all =
-	    arena_array(&config->arena, config->rule_count + own->rule_count, sizeof *all);
+	    arena_array(&config->arena, config->rule_count + yaml_rules->rule_count, sizeof *all);
 
 	if (!all)
 		return WEIR_ENOMEM;
 	if (config->rule_count)
 		memcpy(all, config->rules, config->rule_count * sizeof *all);
-	if (own->rule_count)
-		memcpy(all + config->rule_count, own->rules, own->rule_count * sizeof *all);
+	if (yaml_rules->rule_count)
+		memcpy(all + config->rule_count, yaml_rules->rules, yaml_rules->rule_count * sizeof *all);
 	config->rules = all;
-	config->rule_count += own->rule_count;
+	config->rule_count += yaml_rules->rule_count;
 	return WEIR_OK;
 }
 
-/* The files that the config lists first are those that were asked for. */
+/* Lists the caller's files in the config, before those that they name, such as dictionaries. */
 static int list_files(struct weir_config *config, const struct weir_config_files *files)
 {
 	for (size_t i = 0; i < files->count; i++)
@@ -161,7 +168,7 @@ static int list_files(struct weir_config *config, const struct weir_config_files
 	return WEIR_OK;
 }
 
-/* By whichever name. */
+/* Whether two paths lead to one file. */
 static bool is_same_file(const char *a, const char *b)
 {
 	struct stat one, other;
@@ -170,8 +177,8 @@ static bool is_same_file(const char *a, const char *b)
 	                             one.st_dev == other.st_dev && one.st_ino == other.st_ino);
 }
 
-/* The same files, each once. ENOMEM, or EINVAL where one was there twice. */
-static int each_once(struct weir_config *config, struct weir_config_files *files)
+/* Removes repeated files from the list. Returns EINVAL, after a remark, if there were any. */
+static int refuse_repeated_files(struct weir_config *config, struct weir_config_files *files)
 {
 	const char **paths = arena_array(&config->arena, files->count, sizeof *paths);
 	size_t count = 0;
@@ -198,33 +205,33 @@ static int each_once(struct weir_config *config, struct weir_config_files *files
 	return status;
 }
 
-static int read_each(struct weir_config *config, const struct weir_config_files *files)
+static int read_all_files(struct weir_config *config, const struct weir_config_files *files)
 {
-	struct own own = {0};
-	int status = list_files(config, files) ?: read_own(config, files, &own);
+	struct yaml_rules yaml_rules = {0};
+	int status = list_files(config, files) ?: read_yaml_file(config, files, &yaml_rules);
 	const struct rules_file *file = config->files;
 
 	if (status != WEIR_ENOMEM)
-		status = first_of(status, check_order(config, &own, files));
+		status = first_status(status, check_order(config, &yaml_rules, files));
 	for (size_t i = 0; i < files->count && status != WEIR_ENOMEM; i++, file = file->next) {
 		if (is_koala(file->path))
-			status = first_of(status, read_path(config, file->path));
-		else if (own.path == files->paths[i])
-			status = first_of(status, put_own_rules(config, &own));
+			status = first_status(status, read_path(config, file->path));
+		else if (yaml_rules.path == files->paths[i])
+			status = first_status(status, append_yaml_rules(config, &yaml_rules));
 	}
 	return status;
 }
 
 static int read_files(struct weir_config *config, struct weir_config_files files)
 {
-	int status = each_once(config, &files);
+	int status = refuse_repeated_files(config, &files);
 
-	return status == WEIR_ENOMEM ? status : first_of(status, read_each(config, &files));
+	return status == WEIR_ENOMEM ? status : first_status(status, read_all_files(config, &files));
 }
 
-/* The first error of all, in words. */
-static int set_result(const struct weir_config *config, int status, bool several,
-                      struct weir_error *error)
+/* Sets *error to the first error among the remarks, with its file if the caller passed several. */
+static int set_first_error(const struct weir_config *config, int status, bool names_file,
+                           struct weir_error *error)
 {
 	const struct rules_remark *remark = config->remarks.first;
 
@@ -233,16 +240,20 @@ static int set_result(const struct weir_config *config, int status, bool several
 	if (status == WEIR_ENOMEM || !remark)
 		return no_memory(error);
 	return error_set_at(error, status, remark->said.line, remark->said.column, "%s%s%s",
-	                    several && remark->said.path ? remark->said.path : "",
-	                    several && remark->said.path ? ": " : "", remark->said.text);
+	                    names_file && remark->said.path ? remark->said.path : "",
+	                    names_file && remark->said.path ? ": " : "", remark->said.text);
 }
 
-/* Checks the config and stores it in *out, or frees it and stores the first mistake in *error. */
-static int finish(struct weir_config *config, int status, const struct weir_config_files *files,
-                  weir_config **out, struct weir_error *error)
+/*
+ * Checks the config, reports all remarks to the caller's function, and stores the config in *out.
+ * If it has errors, frees it and stores the first in *error.
+ */
+static int check_and_return(struct weir_config *config, int status,
+                            const struct weir_config_files *files, weir_config **out,
+                            struct weir_error *error)
 {
 	if (status != WEIR_ENOMEM)
-		status = first_of(status, rules_check(config));
+		status = first_status(status, rules_check(config));
 	if (status != WEIR_ENOMEM && remark_sort(config) != WEIR_OK)
 		status = WEIR_ENOMEM;
 	for (const struct rules_remark *remark = config->remarks.first;
@@ -252,7 +263,7 @@ static int finish(struct weir_config *config, int status, const struct weir_conf
 		*out = config;
 		return WEIR_OK;
 	}
-	status = set_result(config, status, files->count > 1, error);
+	status = set_first_error(config, status, files->count > 1, error);
 	weir_config_close(config);
 	return status;
 }
@@ -271,7 +282,7 @@ int weir_config_read_files(const struct weir_config_files *files, weir_config **
 		return no_memory(error);
 	config->on_file = files->file;
 	config->file_context = files->context;
-	return finish(config, read_files(config, *files), files, out, error);
+	return check_and_return(config, read_files(config, *files), files, out, error);
 }
 
 int weir_config_read_file(const char *path, weir_config **out, struct weir_error *error)
@@ -292,6 +303,6 @@ int weir_config_read_yaml(const char *text, size_t len, const char *directory, w
 	config = weir_private_config_new();
 	if (!config)
 		return no_memory(error);
-	return finish(config, read_source(config, &source), &(struct weir_config_files){.count = 1},
-	              out, error);
+	return check_and_return(config, read_source(config, &source),
+	                        &(struct weir_config_files){.count = 1}, out, error);
 }

@@ -1,3 +1,4 @@
+/* phrase.c: formats words and quoted texts of a rule file for a message, shortened to fit. */
 #include "readers/phrase.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 void phrase_add(struct phrase *phrase, struct slice word)
 {
 	static const char more[] = ", …";
-	/* Until it is full there is always room for `more`. */
+	/* While it is not full, `more` always fits behind. */
 	bool fits = !phrase->full && phrase->len + 2 + word.len + sizeof more <= sizeof phrase->text;
 	int written = 0;
 

@@ -1,3 +1,7 @@
+/*
+ * reserved.c: knows the names of fields that Weir itself writes into answers, so that results in
+ * rule files can't have fields of the same names.
+ */
 #include "readers/reserved.h"
 
 #include "base/text/decision_fields.h"

@@ -1,3 +1,4 @@
+/* source.c: finds files that a rule file names, beside it or in the working directory. */
 #include "readers/source.h"
 
 #include <string.h>
@@ -7,19 +8,20 @@
 
 const char *source_path(struct weir_config *config, const char *directory, struct slice name)
 {
-	bool is_beside = directory && directory[0] != '\0' && name.data[0] != '/';
-	size_t before = is_beside ? strlen(directory) + 1 : 0;
-	char *path = arena_alloc(&config->arena, before + name.len + 1);
+	bool is_relative = directory && directory[0] != '\0' && name.data[0] != '/';
+	size_t name_offset = is_relative ? strlen(directory) + 1 : 0;
+	char *path = arena_alloc(&config->arena, name_offset + name.len + 1);
 
 	if (!path)
 		return NULL;
-	if (is_beside) {
-		memcpy(path, directory, before - 1);
-		path[before - 1] = '/';
+	if (is_relative) {
+		memcpy(path, directory, name_offset - 1);
+		path[name_offset - 1] = '/';
 	}
-	memcpy(path + before, name.data, name.len);
-	path[before + name.len] = '\0';
-	if (is_beside && access(path, F_OK) != 0 && access(path + before, F_OK) == 0)
-		path += before;
+	memcpy(path + name_offset, name.data, name.len);
+	path[name_offset + name.len] = '\0';
+	/* A file that is only in the working directory is taken from there. */
+	if (is_relative && access(path, F_OK) != 0 && access(path + name_offset, F_OK) == 0)
+		path += name_offset;
 	return path;
 }

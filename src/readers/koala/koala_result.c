@@ -55,14 +55,14 @@ static void add_missing_fields(struct compact *compact)
 
 	out->len--; /* the closing brace */
 	for (unsigned i = 0; i < FIELD_COUNT; i++) {
-		if (compact->found >> i & 1)
+		if (compact->found_names >> i & 1)
 			continue;
 		buffer_printf(out, "%s\"%s\":", out->len > 1 ? "," : "", koala_fields[i].data);
 		if (i == CODE_FIELD)
-			compact->wanted_begin = out->len;
+			compact->located_begin = out->len;
 		buffer_add_text(out, is_text_field(koala_fields[i]) ? "\"\"" : "0");
 		if (i == CODE_FIELD)
-			compact->wanted_end = out->len;
+			compact->located_end = out->len;
 	}
 	buffer_add(out, "}", 1);
 }
@@ -74,10 +74,10 @@ static void add_result(struct koala *koala, uint64_t number, struct compact *com
 	struct koala_result result = {.number = number};
 
 	result.json = koala_copy(koala, (struct slice){out->data, out->len});
-	result.before_code.len = compact->wanted_begin;
+	result.before_code.len = compact->located_begin;
 	result.before_code.data = koala_copy(koala, (struct slice){out->data, out->len});
-	result.after_code.data = result.before_code.data + compact->wanted_end;
-	result.after_code.len = out->len - compact->wanted_end;
+	result.after_code.data = result.before_code.data + compact->located_end;
+	result.after_code.len = out->len - compact->located_end;
 	if (!koala->no_memory)
 		buffer_add(&koala->results, &result, sizeof result);
 }
@@ -101,10 +101,10 @@ void koala_read_result(struct koala *koala, struct slice text)
 {
 	struct compact compact = {
 	    .out = {.max = RESULT_MAX - CODE_BYTES_MAX},
-	    .field = is_free_name,
-	    .names = koala_fields,
-	    .name_count = FIELD_COUNT,
-	    .wanted = koala_fields[CODE_FIELD],
+	    .may_have_field = is_free_name,
+	    .counted_names = koala_fields,
+	    .counted_name_count = FIELD_COUNT,
+	    .located_name = koala_fields[CODE_FIELD],
 	};
 	uint64_t number;
 	bool valid;
