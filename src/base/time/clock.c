@@ -1,5 +1,8 @@
-/* clock.c: reads the system's clock, and draws the line by which readings of the counter are
- * converted. */
+/*
+ * clock.c: reads the system's clock, and converts readings of the processor's counter, which cost
+ * less. It does so by a *line*: a straight line through two pairs of (counter, system's time),
+ * which is followed for half a millisecond and then replaced by the next one.
+ */
 #include "base/time/clock.h"
 
 uint64_t clock_offset(void)
@@ -15,6 +18,7 @@ struct clock clock_start(uint64_t offset_ns, bool by_counter)
 	};
 }
 
+/* Raises *least to `ns` if it is lower. Returns the value after that. */
 uint64_t clock_raise(uint64_t *least, uint64_t ns)
 {
 	uint64_t before = __atomic_load_n(least, __ATOMIC_RELAXED);
@@ -26,9 +30,9 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
 }
 
 /*
- * The line after `pair`, when `line` is at its end. A slope is followed when it agrees with the one
- * before. So a single disturbance, between two pairs or inside one, spoils at most one line, which
- * no reading follows.
+ * Returns the line that replaces `line` at its end: from `pair` on, with the slope between the two.
+ * It is followed (its span is not 0) only if its slope agrees with the one before. So a single
+ * disturbance, between two pairs or inside one, spoils at most one line, which no reading follows.
  */
 static struct clock_line next_clock_line(const struct clock_line *line,
                                          const struct clock_pair *pair)
@@ -46,6 +50,7 @@ static struct clock_line next_clock_line(const struct clock_line *line,
 	                           change < line->slope / 512 ? (CLOCK_LINE_NS << 32) / slope : 0};
 }
 
+/* Only one thread at a time writes: the one that has raised clock->begun. */
 static void write_line(struct clock *clock, const struct clock_line *line)
 {
 	/* Releases, so that a thread that sees one of them sees the value of `begun` before it. */
@@ -55,7 +60,7 @@ static void write_line(struct clock *clock, const struct clock_line *line)
 	__atomic_store_n(&clock->line.span, line->span, __ATOMIC_RELEASE);
 }
 
-/* A copy of the line, unless it is being written. */
+/* Copies the line. Returns false if it was being written meanwhile. */
 static bool read_clock_line(const struct clock *clock, struct clock_line *line, uint32_t *done)
 {
 	*done = __atomic_load_n(&clock->done, __ATOMIC_ACQUIRE);
@@ -70,7 +75,7 @@ static bool read_clock_line(const struct clock *clock, struct clock_line *line, 
  * Whether no reading follows `line` any more. A pair from before the line comes from a thread
  * that has slept since, unless so much time has passed that the counter must have gone back.
  */
-static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
+static bool is_line_over(const struct clock_line *line, const struct clock_pair *pair)
 {
 	uint64_t age = pair->after - line->counter;
 
@@ -81,21 +86,21 @@ static bool at_end(const struct clock_line *line, const struct clock_pair *pair)
 
 /*
  * The floor rises to a line's end before the next line is there, and to the system's reading
- * before that is returned. So no thread reads less than before, whether the line or the system
- * told it.
+ * before that is returned. So no thread reads less than before, whether it reads by the line or
+ * from the system.
  */
 uint64_t clock_read_pair(struct clock *clock, const struct clock_pair *pair)
 {
 	struct clock_line line;
 	uint64_t now_ns;
 	uint32_t done;
-	bool due = read_clock_line(clock, &line, &done) && at_end(&line, pair);
+	bool is_line_due = read_clock_line(clock, &line, &done) && is_line_over(&line, pair);
 
-	if (due)
+	if (is_line_due)
 		clock_raise(&clock->floor_ns, line.ns + (line.span * line.slope >> 32));
 	now_ns = clock_raise(&clock->floor_ns, pair->ns);
-	if (due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false, __ATOMIC_ACQ_REL,
-	                                       __ATOMIC_RELAXED)) {
+	if (is_line_due && __atomic_compare_exchange_n(&clock->begun, &done, done + 1, false,
+	                                               __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
 		line = next_clock_line(&line, pair);
 		write_line(clock, &line);
 		__atomic_store_n(&clock->done, done + 1, __ATOMIC_RELEASE);
@@ -103,19 +108,23 @@ uint64_t clock_read_pair(struct clock *clock, const struct clock_pair *pair)
 	return now_ns;
 }
 
-static void keep_seen(const struct clock *clock, uint64_t now_ns)
+/* Stores the time for the next start of a clock that belongs to a file, if the last one is old. */
+static void record_time(const struct clock *clock, uint64_t now_ns)
 {
 	if (clock->recorded_ns &&
 	    now_ns > __atomic_load_n(clock->recorded_ns, __ATOMIC_RELAXED) + CLOCK_RECORD_NS)
 		clock_raise(clock->recorded_ns, now_ns);
 }
 
-static uint64_t system_ns(const struct clock *clock)
+static uint64_t read_system_ns(const struct clock *clock)
 {
 	return os_monotonic_ns() + clock->offset_ns;
 }
 
-/* With loads under way the pair would seem to take a long time. */
+/*
+ * Reads the counter after all earlier loads. The system's clock waits for these, too, so the pair
+ * would otherwise seem to take a long time.
+ */
 static uint64_t counter_after_loads(void)
 {
 #if defined(__x86_64__)
@@ -124,20 +133,21 @@ static uint64_t counter_after_loads(void)
 	return clock_counter();
 }
 
-static uint64_t read_pair(const struct clock *clock)
+static uint64_t read_by_pair(const struct clock *clock)
 {
 	struct clock_pair pair = {.before = counter_after_loads()};
 
-	pair.ns = system_ns(clock);
+	pair.ns = read_system_ns(clock);
 	pair.after = clock_counter();
 	return clock_read_pair((struct clock *)clock, &pair);
 }
 
+/* Reads the system's clock, and may draw the next line through it. */
 uint64_t clock_now_slow(const struct clock *clock)
 {
-	bool plain = __atomic_load_n(&clock->line.slope, __ATOMIC_RELAXED) == CLOCK_NO_SLOPE;
-	uint64_t now_ns = plain ? system_ns(clock) : read_pair(clock);
+	bool ignores_counter = __atomic_load_n(&clock->line.slope, __ATOMIC_RELAXED) == CLOCK_NO_SLOPE;
+	uint64_t now_ns = ignores_counter ? read_system_ns(clock) : read_by_pair(clock);
 
-	keep_seen(clock, now_ns);
+	record_time(clock, now_ns);
 	return now_ns;
 }

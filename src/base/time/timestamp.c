@@ -56,17 +56,17 @@ static bool take_fraction(struct cursor *c, uint64_t *ns)
 /* Reads "+0530" or "+05:30". */
 static bool take_offset(struct cursor *c, int *seconds)
 {
-	bool west = take_char(c, '-');
+	bool is_west = take_char(c, '-');
 	int hours, minutes;
 
-	if (!west && !take_char(c, '+'))
+	if (!is_west && !take_char(c, '+'))
 		return false;
 	if (!take_digits(c, 2, 0, 23, &hours))
 		return false;
 	take_char(c, ':');
 	if (!take_digits(c, 2, 0, 59, &minutes))
 		return false;
-	*seconds = (hours * 60 + minutes) * (west ? -60 : 60);
+	*seconds = (hours * 60 + minutes) * (is_west ? -60 : 60);
 	return true;
 }
 
@@ -82,11 +82,15 @@ static bool take_clock(struct cursor *c, int *seconds)
 	return true;
 }
 
-/* Returns false for a day that does not exist, and for a time out of range. */
-static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, uint64_t *out_ns)
+/*
+ * Makes the time of a date and a second of its day. Returns false for a day that does not exist, or
+ * a time out of range.
+ */
+static bool make_time(const struct civil *date, int second_of_day, uint64_t fraction_ns,
+                      uint64_t *out_ns)
 {
 	int64_t days = civil_days(date->year, date->month, date->day);
-	int64_t seconds = days * 86400 + of_day;
+	int64_t seconds = days * 86400 + second_of_day;
 
 	if (civil_date(days).day != date->day || seconds < 0 ||
 	    (uint64_t)seconds >= TIMESTAMP_MAX_NS / NS_PER_S)
@@ -95,12 +99,13 @@ static bool to_ns(const struct civil *date, int of_day, uint64_t fraction_ns, ui
 	return true;
 }
 
+/* Parses "2023-11-14T22:13:20.25Z". */
 static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
 	struct civil date;
 	uint64_t fraction;
-	int year, of_day, offset = 0;
+	int year, second_of_day, offset = 0;
 
 	if (!take_digits(&c, 4, 0, 9999, &year) || !take_char(&c, '-') ||
 	    !take_digits(&c, 2, 1, 12, &date.month) || !take_char(&c, '-') ||
@@ -109,23 +114,23 @@ static bool parse_rfc3339(struct slice text, uint64_t *out_ns)
 	date.year = year;
 	if (!take_char(&c, 'T') && !take_char(&c, 't') && !take_char(&c, ' '))
 		return false;
-	if (!take_clock(&c, &of_day) || !take_fraction(&c, &fraction))
+	if (!take_clock(&c, &second_of_day) || !take_fraction(&c, &fraction))
 		return false;
 	if (!take_char(&c, 'Z') && !take_char(&c, 'z') && !take_offset(&c, &offset))
 		return false;
-	return c.at == c.end && to_ns(&date, of_day - offset, fraction, out_ns);
+	return c.at == c.end && make_time(&date, second_of_day - offset, fraction, out_ns);
 }
 
 /* Reads "e9", "E-05" or nothing. */
 static bool take_exponent(struct cursor *c, int *out)
 {
-	bool minus;
+	bool is_negative;
 
 	*out = 0;
 	if (!take_char(c, 'e') && !take_char(c, 'E'))
 		return true;
-	minus = take_char(c, '-');
-	if (!minus)
+	is_negative = take_char(c, '-');
+	if (!is_negative)
 		take_char(c, '+');
 	if (!is_at_digit(c))
 		return false;
@@ -134,21 +139,21 @@ static bool take_exponent(struct cursor *c, int *out)
 
 		*out = *out > 1000 ? *out : *out * 10 + digit;
 	}
-	*out = minus ? -*out : *out;
+	*out = is_negative ? -*out : *out;
 	return true;
 }
 
-/* Reads all digits as one number, and scales it by the point and the exponent at the end. */
+/* Reads all digits as one number, and scales it by the has_point and the exponent at the end. */
 static bool parse_seconds(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
 	int scale = 9, exponent, digits = 0;
-	bool point = false;
+	bool has_point = false;
 	u128 value = 0;
 
 	for (;; digits++) {
-		if (!point && take_char(&c, '.')) {
-			point = true;
+		if (!has_point && take_char(&c, '.')) {
+			has_point = true;
 			if (digits == 0)
 				return false;
 		}
@@ -156,9 +161,9 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 			break;
 		if (value < (u128)1 << 120) {
 			value = value * 10 + (unsigned)(*c.at - '0');
-			scale -= point;
+			scale -= has_point;
 		} else {
-			scale += !point;
+			scale += !has_point;
 		}
 		c.at++;
 	}
@@ -172,7 +177,9 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 	return value <= TIMESTAMP_MAX_NS;
 }
 
-/* Reads the short form that most logs have, at a sixth of the cost: few digits, one point at most.
+/*
+ * Reads the short form that most logs have, at a sixth of the cost: few digits, one has_point at
+ * most.
  */
 static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 {
@@ -194,8 +201,9 @@ static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 			return false;
 	}
 	places = point < text.len ? text.len - point - 1 : 0;
-	if (point == 0 || point + 1 == text.len || places > 9 || text.len - (places > 0) > 19 ||
-	    value > TIMESTAMP_MAX_NS / units[places])
+	if (point == 0 || point + 1 == text.len) /* no digits on one side */
+		return false;
+	if (places > 9 || text.len - (places > 0) > 19 || value > TIMESTAMP_MAX_NS / units[places])
 		return false;
 	*out_ns = value * units[places];
 	return true;
@@ -211,6 +219,7 @@ bool timestamp_parse(struct slice text, uint64_t *out_ns)
 	return parse_short_seconds(text, out_ns) || parse_seconds(text, out_ns);
 }
 
+/* Reads "Nov". */
 static bool take_month(struct cursor *c, int *month)
 {
 	static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -226,19 +235,20 @@ static bool take_month(struct cursor *c, int *month)
 	return false;
 }
 
+/* Parses "14/Nov/2023:22:13:20 +0000". */
 bool timestamp_parse_log(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
 	struct civil date;
-	int year, of_day, offset;
+	int year, second_of_day, offset;
 
 	if (!take_digits(&c, 2, 1, 31, &date.day) || !take_char(&c, '/') ||
 	    !take_month(&c, &date.month) || !take_char(&c, '/') ||
-	    !take_digits(&c, 4, 0, 9999, &year) || !take_char(&c, ':') || !take_clock(&c, &of_day) ||
-	    !take_char(&c, ' ') || !take_offset(&c, &offset))
+	    !take_digits(&c, 4, 0, 9999, &year) || !take_char(&c, ':') ||
+	    !take_clock(&c, &second_of_day) || !take_char(&c, ' ') || !take_offset(&c, &offset))
 		return false;
 	date.year = year;
-	return c.at == c.end && to_ns(&date, of_day - offset, 0, out_ns);
+	return c.at == c.end && make_time(&date, second_of_day - offset, 0, out_ns);
 }
 
 void timestamp_add_seconds(struct buffer *out, uint64_t time_ns)
@@ -258,8 +268,8 @@ void timestamp_add_date(struct buffer *out, uint64_t time_ns)
 {
 	int64_t seconds = (int64_t)(time_ns / NS_PER_S);
 	struct civil date = civil_date(seconds / 86400);
-	int of_day = (int)(seconds % 86400);
+	int second_of_day = (int)(seconds % 86400);
 
 	buffer_printf(out, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)date.year, date.month, date.day,
-	              of_day / 3600, of_day / 60 % 60, of_day % 60);
+	              second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
 }

@@ -1,4 +1,8 @@
-/* tzif.c: parses a TZif file, and expands its POSIX rule to a cycle of 400 years. */
+/*
+ * tzif.c: parses a TZif file (RFC 8536), the system's description of a time zone, into a table of
+ * spans, each with an offset from UTC. The rule at the end of the file, for all later years, is
+ * written out for 400 years; then the calendar repeats.
+ */
 #include "base/time/tzif.h"
 
 #include <stdbool.h>
@@ -29,11 +33,12 @@ struct rule_day {
 
 /* The rule for times after the last transition. */
 struct rule {
-	bool dst; /* clocks change twice a year; if not, the last transition goes on for ever */
+	bool has_dst; /* clocks change twice a year; if not, the last transition goes on for ever */
 	int32_t std_offset_s, dst_offset_s;
 	struct rule_day start, end;
 };
 
+/* The counts have the names of RFC 8536. */
 struct header {
 	int version;
 	uint32_t isutcnt, isstdcnt, leapcnt, timecnt, typecnt, charcnt;
@@ -55,18 +60,19 @@ struct reader {
 	error_set((reader)->error, WEIR_ESYNTAX, "byte %zu: expected " format,                         \
 	          (size_t)((reader)->at - (reader)->start), ##__VA_ARGS__)
 
-static uint32_t be32(const uint8_t *p)
+static uint32_t load_be32(const uint8_t *p)
 {
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static int64_t be_time(const uint8_t *p, size_t size)
+static int64_t load_be_time(const uint8_t *p, size_t size)
 {
 	if (size == 4)
-		return (int32_t)be32(p);
-	return (int64_t)((uint64_t)be32(p) << 32 | be32(p + 4));
+		return (int32_t)load_be32(p);
+	return (int64_t)((uint64_t)load_be32(p) << 32 | load_be32(p + 4));
 }
 
+/* Reads a header, and checks that the data which it announces is there. */
 static int read_block(struct reader *reader, size_t time_size, struct block *out)
 {
 	size_t left = (size_t)(reader->end - reader->at);
@@ -78,12 +84,12 @@ static int read_block(struct reader *reader, size_t time_size, struct block *out
 		return damaged(reader, "the header of a TZif file, found something else");
 	*h = (struct header){
 	    .version = p[4] == 0 ? 1 : p[4] - '0',
-	    .isutcnt = be32(p + 20),
-	    .isstdcnt = be32(p + 24),
-	    .leapcnt = be32(p + 28),
-	    .timecnt = be32(p + 32),
-	    .typecnt = be32(p + 36),
-	    .charcnt = be32(p + 40),
+	    .isutcnt = load_be32(p + 20),
+	    .isstdcnt = load_be32(p + 24),
+	    .leapcnt = load_be32(p + 28),
+	    .timecnt = load_be32(p + 32),
+	    .typecnt = load_be32(p + 36),
+	    .charcnt = load_be32(p + 40),
 	};
 	if (h->version < 1 || h->version > 4)
 		return damaged(reader, "version 1 to 4, found %d", h->version);
@@ -104,7 +110,7 @@ static int read_block(struct reader *reader, size_t time_size, struct block *out
 
 /* From here to read_footer, functions need no end of the text: none reads past its newline. */
 
-static bool take_symbol(const char **text, char c)
+static bool skip_if(const char **text, char c)
 {
 	if (**text != c)
 		return false;
@@ -127,17 +133,17 @@ static bool take_rule_number(const char **text, int min, int max, int *out)
 	return true;
 }
 
+/* Reads [+-]HH[:MM[:SS]] as seconds. */
 static bool take_rule_time(const char **text, int max_hours, int32_t *out)
 {
-	int sign = take_symbol(text, '-') ? -1 : 1, hours, minutes = 0, seconds = 0;
+	int sign = skip_if(text, '-') ? -1 : 1, hours, minutes = 0, seconds = 0;
 
 	if (sign > 0)
-		take_symbol(text, '+');
+		skip_if(text, '+');
 	if (!take_rule_number(text, 0, max_hours, &hours))
 		return false;
-	if (take_symbol(text, ':') &&
-	    (!take_rule_number(text, 0, 59, &minutes) ||
-	     (take_symbol(text, ':') && !take_rule_number(text, 0, 59, &seconds))))
+	if (skip_if(text, ':') && (!take_rule_number(text, 0, 59, &minutes) ||
+	                           (skip_if(text, ':') && !take_rule_number(text, 0, 59, &seconds))))
 		return false;
 	*out = sign * (hours * 3600 + minutes * 60 + seconds);
 	return true;
@@ -146,34 +152,38 @@ static bool take_rule_time(const char **text, int max_hours, int32_t *out)
 /* Skips the abbreviation of a time zone. */
 static bool take_zone_name(const char **text)
 {
-	bool quoted = take_symbol(text, '<');
+	bool quoted = skip_if(text, '<');
 	size_t len =
 	    strspn(*text, quoted ? "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 	                         : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
 	*text += len;
-	return len >= 3 && (!quoted || take_symbol(text, '>'));
+	return len >= 3 && (!quoted || skip_if(text, '>'));
 }
 
+/* Reads Jn (a day but for February 29), n, or Mmonth.week.day, each with an optional /TIME. */
 static bool take_rule_day(const char **text, struct rule_day *out)
 {
 	bool ok;
 
 	*out = (struct rule_day){.kind = RULE_ORDINAL, .time_s = 2 * 3600};
-	if (take_symbol(text, 'J')) {
+	if (skip_if(text, 'J')) {
 		out->kind = RULE_JULIAN;
 		ok = take_rule_number(text, 1, 365, &out->day);
-	} else if (take_symbol(text, 'M')) {
+	} else if (skip_if(text, 'M')) {
 		out->kind = RULE_WEEKDAY;
-		ok = take_rule_number(text, 1, 12, &out->month) && take_symbol(text, '.') &&
-		     take_rule_number(text, 1, 5, &out->week) && take_symbol(text, '.') &&
+		ok = take_rule_number(text, 1, 12, &out->month) && skip_if(text, '.') &&
+		     take_rule_number(text, 1, 5, &out->week) && skip_if(text, '.') &&
 		     take_rule_number(text, 0, 6, &out->day);
 	} else {
 		ok = take_rule_number(text, 0, 365, &out->day);
 	}
-	return ok && (!take_symbol(text, '/') || take_rule_time(text, 167, &out->time_s));
+	return ok && (!skip_if(text, '/') || take_rule_time(text, 167, &out->time_s));
 }
 
+/*
+ * Reads such as CET-1CEST,M3.5.0,M10.5.0/3: names, offsets, and when summer time begins and ends.
+ */
 static bool take_rule(const char **text, struct rule *rule)
 {
 	if (!take_zone_name(text) || !take_rule_time(text, 24, &rule->std_offset_s))
@@ -181,7 +191,7 @@ static bool take_rule(const char **text, struct rule *rule)
 	rule->std_offset_s = -rule->std_offset_s; /* POSIX counts westwards */
 	if (**text == '\n')
 		return true;
-	rule->dst = true;
+	rule->has_dst = true;
 	if (!take_zone_name(text))
 		return false;
 	rule->dst_offset_s = rule->std_offset_s + 3600;
@@ -190,7 +200,7 @@ static bool take_rule(const char **text, struct rule *rule)
 			return false;
 		rule->dst_offset_s = -rule->dst_offset_s;
 	}
-	return take_symbol(text, ',') && take_rule_day(text, &rule->start) && take_symbol(text, ',') &&
+	return skip_if(text, ',') && take_rule_day(text, &rule->start) && skip_if(text, ',') &&
 	       take_rule_day(text, &rule->end);
 }
 
@@ -227,7 +237,8 @@ static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t of
 	return n * DAY_S + day->time_s - offset_s;
 }
 
-/* Adds a span. If two begin at one instant, the later one counts. One before the last is ignored.
+/*
+ * Adds a span. If two begin at one instant, the later one counts. One before the last is ignored.
  */
 static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 {
@@ -238,6 +249,7 @@ static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 	zone->spans[zone->n - 1] = (struct zone_span){start_s, offset_s};
 }
 
+/* Adds the spans of the rule's years, behind those of the file's transitions. */
 static void add_rule(struct zone *zone, const struct rule *rule)
 {
 	int64_t year = RULE_FROM_YEAR;
@@ -258,6 +270,7 @@ static void add_rule(struct zone *zone, const struct rule *rule)
 	}
 }
 
+/* Adds a span for each transition of the file. Returns 0, or ESYNTAX for wrong data. */
 static int add_transitions(struct reader *reader, const struct block *block, struct zone *zone)
 {
 	const struct header *h = &block->header;
@@ -265,16 +278,16 @@ static int add_transitions(struct reader *reader, const struct block *block, str
 	const uint8_t *indices = block->data + h->timecnt * block->time_size;
 
 	for (size_t i = 0; i < h->typecnt; i++) {
-		int32_t offset = (int32_t)be32(types + i * TYPE_SIZE);
+		int32_t offset = (int32_t)load_be32(types + i * TYPE_SIZE);
 
 		reader->at = types + i * TYPE_SIZE;
 		if (offset <= -TZIF_OFFSET_MAX || offset >= TZIF_OFFSET_MAX)
 			return damaged(reader, "an offset from UTC of less than 26 hours, found %d s", offset);
 	}
-	zone->spans[0] = (struct zone_span){INT64_MIN, (int32_t)be32(types)};
+	zone->spans[0] = (struct zone_span){INT64_MIN, (int32_t)load_be32(types)};
 	zone->n = 1;
 	for (size_t i = 0; i < h->timecnt; i++) {
-		int64_t time = be_time(block->data + i * block->time_size, block->time_size);
+		int64_t time = load_be_time(block->data + i * block->time_size, block->time_size);
 
 		reader->at = block->data + i * block->time_size;
 		if (time < -TIME_MAX_S || time > TIME_MAX_S || time <= zone->spans[i].start_s)
@@ -282,11 +295,12 @@ static int add_transitions(struct reader *reader, const struct block *block, str
 		reader->at = indices + i;
 		if (indices[i] >= h->typecnt)
 			return damaged(reader, "a kind below %u, found %u", h->typecnt, indices[i]);
-		add_span(zone, time, (int32_t)be32(types + indices[i] * TYPE_SIZE));
+		add_span(zone, time, (int32_t)load_be32(types + indices[i] * TYPE_SIZE));
 	}
 	return WEIR_OK;
 }
 
+/* A file from version 2 on has a second block with times of 8 bytes, which is read instead. */
 int tzif_parse(const uint8_t *data, size_t len, struct zone **out, struct weir_error *error)
 {
 	struct reader reader = {data, data, data + len, error};
@@ -316,7 +330,7 @@ int tzif_parse(const uint8_t *data, size_t len, struct zone **out, struct weir_e
 		free(zone);
 		return status;
 	}
-	if (rule.dst)
+	if (rule.has_dst)
 		add_rule(zone, &rule);
 	*out = zone;
 	return WEIR_OK;

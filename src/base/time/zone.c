@@ -1,4 +1,8 @@
-/* zone.c: opens a time zone by name, and converts between local time and Unix time. */
+/*
+ * zone.c: opens a time zone of the system by its name, such as Europe/Berlin, and converts between
+ * local time and Unix time. A zone is a sorted table of spans of time, each with an offset from
+ * UTC.
+ */
 #include "base/time/zone.h"
 
 #include <errno.h>
@@ -16,7 +20,7 @@
 #define FAR_S          (INT64_C(1) << 60) /* 36 billion years: later times count as this one */
 
 /* Without dots a name can't leave the directory. */
-static bool name_valid(const char *name)
+static bool is_valid_name(const char *name)
 {
 	size_t len = strlen(name);
 
@@ -67,7 +71,7 @@ static int open_named(const char *name, struct zone **out, struct weir_error *er
 	*out = NULL;
 	if (strcmp(name, "UTC") == 0 || strcmp(name, "Etc/UTC") == 0)
 		return open_utc(out, error);
-	if (!name_valid(name))
+	if (!is_valid_name(name))
 		return error_set(error, WEIR_ENOTFOUND,
 		                 "expected a time zone such as Europe/Berlin, found \"%.80s\"", name);
 	data = malloc(TZIF_SIZE_MAX + 1);
@@ -107,15 +111,18 @@ static int64_t clamp_time(int64_t t)
 	return t < -FAR_S ? -FAR_S : t > FAR_S ? FAR_S : t;
 }
 
-/* By how much, in whole cycles, `unix_s` must move into the past to be found in the table. */
-static int64_t folded(const struct zone *zone, int64_t unix_s)
+/*
+ * The table ends at fold_s, and then repeats every 400 years. Returns how many seconds (of whole
+ * cycles) earlier than `unix_s` the table has the same offset.
+ */
+static int64_t fold_distance(const struct zone *zone, int64_t unix_s)
 {
 	if (unix_s < zone->fold_s)
 		return 0;
 	return ((unix_s - zone->fold_s) / CYCLE_S + 1) * CYCLE_S;
 }
 
-/* The index of the span that holds `unix_s`, from which folded() was subtracted. */
+/* The index of the span that holds `unix_s`, which is a time before fold_s. */
 static size_t span_at(const struct zone *zone, int64_t unix_s)
 {
 	size_t low = 0, high = zone->n;
@@ -134,12 +141,12 @@ static size_t span_at(const struct zone *zone, int64_t unix_s)
 int32_t zone_offset(const struct zone *zone, int64_t unix_s)
 {
 	unix_s = clamp_time(unix_s);
-	return zone->spans[span_at(zone, unix_s - folded(zone, unix_s))].offset_s;
+	return zone->spans[span_at(zone, unix_s - fold_distance(zone, unix_s))].offset_s;
 }
 
 /*
- * A span shows all local times from its start to its end, in its offset. The
- * first span whose end lies past `local_s` shows it, or begins past it.
+ * In a span the clocks show all local times from its start to its end, in its offset. So the first
+ * span whose end is past `local_s` contains it, or begins past it if the clocks skip it.
  */
 int64_t zone_first_instant(const struct zone *zone, int64_t local_s)
 {
@@ -148,7 +155,7 @@ int64_t zone_first_instant(const struct zone *zone, int64_t local_s)
 
 	local_s = clamp_time(local_s);
 	early = local_s - TZIF_OFFSET_MAX; /* no clock can show local_s before this */
-	cycles = folded(zone, early);
+	cycles = fold_distance(zone, early);
 	local_s -= cycles;
 	i = span_at(zone, early - cycles);
 	while (i + 1 < zone->n && local_s >= zone->spans[i + 1].start_s + zone->spans[i].offset_s)
