@@ -5,8 +5,8 @@
 #include "rules/model.h"
 
 /**
- * A rule asks for `attribute`, which is in the config's arena: one that requests carry through a
- * proxy joins the config's list. Errors: EINVAL with "expected …, found …", ENOMEM.
+ * Records that a rule uses `attribute`, which is in the config's arena. An attribute of a proxied
+ * request joins config->forwarded. Errors: EINVAL with "expected …, found …", ENOMEM.
  */
 int attribute_use(struct weir_config *config, const char *attribute, struct weir_error *error);
 

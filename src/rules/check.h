@@ -6,7 +6,7 @@
 
 /**
  * Adds remarks about limits and rules of equal names, rules that no request can match, and rules
- * that are never reached. EINVAL where there are errors among them; ENOMEM.
+ * that are never reached. Returns 0, EINVAL if a remark is an error, or ENOMEM.
  */
 int rules_check(struct weir_config *config);
 

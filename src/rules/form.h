@@ -5,9 +5,9 @@
 #include "rules/model.h"
 
 enum form {
-	FORM_TEXT,  /* none of them: the text itself */
+	FORM_TEXT,  /* no special form: the text itself */
 	FORM_READ,  /* a number range 1-5, an address, a network, a range or a pattern of addresses */
-	FORM_WRONG, /* one that can't be: see `expected` */
+	FORM_WRONG, /* has the form of a range, but is none: see `expected` */
 };
 
 #define FORM_EXPECTED_NUMBERS                                                                      \

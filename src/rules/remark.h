@@ -7,7 +7,7 @@
 /* A configuration keeps this many remarks and leaves out the rest. */
 #define REMARKS_MAX 1000
 
-/** Adds a remark; `about` is all of it but its text. 0 or ENOMEM. */
+/** Adds a remark; `about` has all of it but its text. Returns 0 or ENOMEM. */
 int remark_add(struct weir_config *config, const struct weir_config_remark *about,
                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -22,7 +22,7 @@ int remark_add(struct weir_config *config, const struct weir_config_remark *abou
 		.path = (file_), .line = (line_), .column = (column_)                                      \
 	}
 
-/** Puts them in the order of the lines, files in the order of config->files. 0 or ENOMEM. */
+/** Sorts the remarks by line, and their files as in config->files. Returns 0 or ENOMEM. */
 int remark_sort(struct weir_config *config);
 
 #endif

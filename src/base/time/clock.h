@@ -1,9 +1,9 @@
 /*
- * clock.h: tells the time to calls that were given none.
+ * clock.h: reads the time for calls whose caller passes none, and never goes back.
  *
- * A clock is anchored once: the wall's time at its start plus what the monotonic clock has
- * counted since. Steps of the wall do not reach it. Calendar windows follow the wall, so a
- * reading carries both times; where the caller passes a time in, both are that time.
+ * A clock is anchored once: it is the wall clock's time at its start plus what the monotonic clock
+ * has counted since. Steps of the wall clock do not reach it. Calendar windows follow the wall clock,
+ * so a reading has both times; if the caller passes a time, both are that time.
  *
  * It follows CLOCK_MONOTONIC, and not a coarse or raw clock: CLOCK_MONOTONIC is slewed to true
  * seconds, is the same for all processes, and never goes back. But the system reads the processor's
@@ -69,7 +69,7 @@ struct moment {
 	uint64_t wall_ns; /* the wall's: may step */
 };
 
-/** Wall minus monotonic clock. */
+/** Returns the wall clock minus the monotonic clock. */
 uint64_t clock_offset(void);
 
 /**

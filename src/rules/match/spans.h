@@ -27,10 +27,10 @@ struct spans {
 	size_t levels_size; /* bytes of all, which levels[0] begins */
 };
 
-/** Room for up to `most` ranges. 0 or ENOMEM. */
+/** Allocates space for up to `most` ranges. Returns 0 or ENOMEM. */
 int spans_open(struct spans *spans, size_t most);
 void spans_add(struct spans *spans, const struct ip_range *range);
-/** When all are there: before, none is found. 0 or ENOMEM. */
+/** Call it when all ranges are added: only then are they found. Returns 0 or ENOMEM. */
 int spans_sort(struct spans *spans);
 void spans_close(struct spans *spans);
 

@@ -22,14 +22,14 @@ struct spans4 {
 	size_t items_size, starts_size; /* bytes */
 };
 
-/** Room for up to `most` ranges. 0 or ENOMEM. */
+/** Allocates space for up to `most` ranges. Returns 0 or ENOMEM. */
 int spans4_open(struct spans4 *spans, size_t most);
 void spans4_add(struct spans4 *spans, uint32_t first, uint32_t last);
 
 /* Ranges that overlap become one. Those that only touch: */
 enum spans4_touching { SPANS4_APART, SPANS4_JOIN };
 
-/** When all are there: before, none is found. 0 or ENOMEM. */
+/** Call it when all ranges are added: only then are they found. Returns 0 or ENOMEM. */
 int spans4_sort(struct spans4 *spans, enum spans4_touching touching);
 void spans4_close(struct spans4 *spans);
 

@@ -30,12 +30,13 @@ struct words {
 	size_t count;
 };
 
-/** Room for the buckets of up to `most` texts. 0, EIO or ENOMEM. */
+/** Allocates the buckets for up to `most` texts. Returns 0, EIO or ENOMEM. */
 int words_open(struct words *words, size_t most);
-/** Makes room for a text of 1 to WORDS_LENGTH_MAX bytes. */
+/** First pass: counts a text of 1 to WORDS_LENGTH_MAX bytes. */
 void words_count(struct words *words, enum words_kind kind, struct slice text);
-/** 0 or ENOMEM. */
+/** Allocates space for the texts that were counted. Returns 0 or ENOMEM. */
 int words_allocate(struct words *words);
+/** Second pass: adds a text. */
 void words_add(struct words *words, enum words_kind kind, struct slice text);
 void words_close(struct words *words);
 
