@@ -235,13 +235,13 @@ static int set_first_error(const struct weir_config *config, int status, bool na
 {
 	const struct rules_remark *remark = config->remarks.first;
 
-	while (remark && !remark->said.is_error)
+	while (remark && !remark->content.is_error)
 		remark = remark->next;
 	if (status == WEIR_ENOMEM || !remark)
 		return no_memory(error);
-	return error_set_at(error, status, remark->said.line, remark->said.column, "%s%s%s",
-	                    names_file && remark->said.path ? remark->said.path : "",
-	                    names_file && remark->said.path ? ": " : "", remark->said.text);
+	return error_set_at(error, status, remark->content.line, remark->content.column, "%s%s%s",
+	                    names_file && remark->content.path ? remark->content.path : "",
+	                    names_file && remark->content.path ? ": " : "", remark->content.text);
 }
 
 /*
@@ -258,7 +258,7 @@ static int check_and_return(struct weir_config *config, int status,
 		status = WEIR_ENOMEM;
 	for (const struct rules_remark *remark = config->remarks.first;
 	     remark && files->say && status != WEIR_ENOMEM; remark = remark->next)
-		files->say(files->context, &remark->said);
+		files->say(files->context, &remark->content);
 	if (status == WEIR_OK) {
 		*out = config;
 		return WEIR_OK;

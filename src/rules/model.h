@@ -165,7 +165,7 @@ struct rules_user {
 #define RULES_IPV6_PREFIX 64
 
 struct rules_remark {
-	struct weir_config_remark said;
+	struct weir_config_remark content;
 	struct rules_remark *next;
 };
 

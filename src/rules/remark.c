@@ -17,8 +17,8 @@ static int append_remark(struct weir_config *config, const struct weir_config_re
 
 	if (!remark || !copy)
 		return WEIR_ENOMEM;
-	remark->said = *about;
-	remark->said.text = copy;
+	remark->content = *about;
+	remark->content.text = copy;
 	if (remarks->last)
 		remarks->last->next = remark;
 	else
@@ -62,7 +62,7 @@ struct ranked_remark {
 static int compare_ranked_remarks(const void *a, const void *b)
 {
 	const struct ranked_remark *left = a, *right = b;
-	const struct weir_config_remark *one = &left->remark->said, *other = &right->remark->said;
+	const struct weir_config_remark *one = &left->remark->content, *other = &right->remark->content;
 
 	if (left->file != right->file)
 		return left->file < right->file ? -1 : 1;
@@ -95,7 +95,7 @@ int remark_sort(struct weir_config *config)
 	if (!ranked)
 		return WEIR_ENOMEM;
 	for (struct rules_remark *remark = remarks->first; remark; remark = remark->next) {
-		ranked[n] = (struct ranked_remark){remark, file_rank(config, remark->said.path), n};
+		ranked[n] = (struct ranked_remark){remark, file_rank(config, remark->content.path), n};
 		n++;
 	}
 	qsort(ranked, n, sizeof *ranked, compare_ranked_remarks);

@@ -110,7 +110,8 @@ static void add_string(struct buffer *out, struct slice text)
 
 static void add_condition(const struct rules_condition *condition, struct buffer *out)
 {
-	static const char *const tests[2][2] = {{"any_of", "none_of"}, {"in", "not_in"}};
+	static const char *const tests[2][2] = {{"any_of", "none_of"},
+	                                        {"in", "not_in"}}; /* [in_dictionary][negated] */
 	bool in_dictionary = condition->value_count > 0 && condition->values->test == RULES_LISTED;
 
 	buffer_add_text(out, "{\"attribute\":");

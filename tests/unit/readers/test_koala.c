@@ -29,8 +29,8 @@ static char *remarks_of(struct weir_config *config)
 
 	assert_int_equal(remark_sort(config), 0);
 	for (const struct rules_remark *remark = config->remarks.first; remark; remark = remark->next)
-		buffer_printf(&out, "%u:%u: %s%s\n", remark->said.line, remark->said.column,
-		              remark->said.is_error ? "" : "warning: ", remark->said.text);
+		buffer_printf(&out, "%u:%u: %s%s\n", remark->content.line, remark->content.column,
+		              remark->content.is_error ? "" : "warning: ", remark->content.text);
 	buffer_add(&out, "", 1);
 	return out.data;
 }

@@ -118,9 +118,9 @@ static void a_pattern_without_a_limit_is_a_warning(void **state)
 
 	(void)state;
 	assert_int_equal(config->remarks.count, 1);
-	assert_int_equal(config->remarks.first->said.line, 3);
-	assert_int_equal(config->remarks.first->said.column, 56);
-	assert_non_null(strstr(config->remarks.first->said.text, "'api*'"));
+	assert_int_equal(config->remarks.first->content.line, 3);
+	assert_int_equal(config->remarks.first->content.column, 56);
+	assert_non_null(strstr(config->remarks.first->content.text, "'api*'"));
 	weir_config_close(config);
 }
 
