@@ -31,7 +31,7 @@ enum {
 	UPSTREAM_TIME,
 };
 
-struct scan {
+struct line_parser {
 	const struct columns *columns;
 	struct slice line;
 	const char *at, *end;
@@ -39,13 +39,13 @@ struct scan {
 	struct weir_error *error;
 };
 
-static const char *find_char(const struct scan *s, char c)
+static const char *find_char(const struct line_parser *s, char c)
 {
 	return s->at < s->end ? memchr(s->at, c, (size_t)(s->end - s->at)) : NULL;
 }
 
-/* The same, faster for a character that is a few bytes away. */
-static const char *find_near(const struct scan *s, char c)
+/* Does the same as find_char, but faster if the character is only a few bytes away. */
+static const char *find_char_nearby(const struct line_parser *s, char c)
 {
 	const char *p = s->at, *end = s->end;
 
@@ -54,7 +54,7 @@ static const char *find_near(const struct scan *s, char c)
 	return p < end ? p : NULL;
 }
 
-static bool skip_char(struct scan *s, char c)
+static bool skip_char(struct line_parser *s, char c)
 {
 	if (s->at == s->end || *s->at != c)
 		return false;
@@ -62,13 +62,13 @@ static bool skip_char(struct scan *s, char c)
 	return true;
 }
 
-static int expected(const struct scan *s, const char *what)
+static int report_expected(const struct line_parser *s, const char *what)
 {
 	return format_expected(s->error, s->line, s->at, what);
 }
 
 /* Stores a value; these formats write "-" for no value. */
-static void store_value(struct scan *s, int column, const char *from, const char *to)
+static void store_value(struct line_parser *s, int column, const char *from, const char *to)
 {
 	int target = s->columns->targets[column];
 
@@ -97,7 +97,7 @@ static const char *unescape(char *from, const char *to)
 }
 
 /* Reads a quoted string; returns its content and *end. NULL if it does not end. */
-static const char *read_string(struct scan *s, const char **end)
+static const char *read_string(struct line_parser *s, const char **end)
 {
 	const char *from = s->at + 1;
 
@@ -118,13 +118,14 @@ static const char *read_string(struct scan *s, const char **end)
 }
 
 /* Reads a time after its bracket, and the closing bracket. */
-static bool read_second(struct scan *s)
+static bool read_time_in_brackets(struct line_parser *s)
 {
 	struct record *record = s->record;
 	struct slice text = {s->at, FORMAT_SECOND};
 
 	if (s->end - s->at <= FORMAT_SECOND || s->at[FORMAT_SECOND] != ']')
 		return false;
+	/* Many lines have the same second, so parse it only if it differs from the one before. */
 	if (record->second_ns == 0 || memcmp(text.data, record->second, text.len) != 0) {
 		if (!timestamp_parse_log(text, &record->second_ns))
 			return false;
@@ -139,27 +140,26 @@ static bool read_second(struct scan *s)
  * Reads the user's name and the time. A name may contain brackets but no time, since a name in an
  * Authorization header ends at the first colon.
  */
-static int read_user_and_time(struct scan *s)
+static int read_user_and_time(struct line_parser *s)
 {
-	const char *user = s->at, *open = find_near(s, '[');
+	const char *user = s->at, *open = find_char_nearby(s, '[');
 
 	if (!open) {
 		s->at = s->end;
-		return expected(s, "a time in brackets");
+		return report_expected(s, "a time in brackets");
 	}
 	for (const char *next = open; next; next = find_char(s, '[')) {
 		s->at = next + 1;
-		if (next - user >= 2 && next[-1] == ' ' && read_second(s)) {
+		if (next - user >= 2 && next[-1] == ' ' && read_time_in_brackets(s)) {
 			store_value(s, USER, user, unescape((char *)user, next - 1));
 			return WEIR_OK;
 		}
 	}
 	s->at = open + 1;
-	return expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
+	return report_expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
 }
 
-/* Decodes and normalizes the path in place, without the query, as the server does. Returns its end.
- */
+/* Decodes and normalizes the path without its query, in place, as the server does. Returns its end. */
 static const char *normalize_path(char *from, const char *end)
 {
 	const char *query = memchr(from, '?', (size_t)(end - from));
@@ -169,12 +169,13 @@ static const char *normalize_path(char *from, const char *end)
 	return from + (len > 0 && *from == '/' ? path_normalize_here(from, len) : len);
 }
 
-static int read_request(struct scan *s)
+/* Reads the method and path of a request line, unless no limit needs them. */
+static int read_request(struct line_parser *s)
 {
 	const char *from, *end, *blank;
 
 	if (!skip_char(s, ' ') || !(from = read_string(s, &end)))
-		return expected(s, "a request in quotes");
+		return report_expected(s, "a request in quotes");
 	if (s->columns->targets[METHOD] < 0 && s->columns->targets[PATH] < 0)
 		return WEIR_OK;
 	blank = memchr(from, ' ', (size_t)(end - from));
@@ -191,7 +192,7 @@ static int read_request(struct scan *s)
 }
 
 /* Reads a blank, and a number or "-". */
-static int read_number_field(struct scan *s, int column)
+static int read_number_field(struct line_parser *s, int column)
 {
 	const char *from = s->at + 1, *end = s->end, *p = from;
 
@@ -200,30 +201,30 @@ static int read_number_field(struct scan *s, int column)
 			p++;
 		s->at = p;
 		if (p < end && *p != ' ')
-			return expected(s, "a number or -");
+			return report_expected(s, "a number or -");
 	}
 	if (s->at <= from)
-		return expected(s, "a blank and a number");
+		return report_expected(s, "a blank and a number");
 	store_value(s, column, from, p);
 	return WEIR_OK;
 }
 
 /* Reads a quoted field, which lines in the format "common" do not have. */
-static int read_text_field(struct scan *s, int column)
+static int read_text_field(struct line_parser *s, int column)
 {
 	const char *from, *end;
 
 	if (s->at == s->end)
 		return WEIR_OK;
 	if (!skip_char(s, ' ') || !(from = read_string(s, &end)))
-		return expected(s, "a string in quotes");
+		return report_expected(s, "a string in quotes");
 	if (s->columns->targets[column] >= 0)
 		store_value(s, column, from, unescape((char *)from, end));
 	return WEIR_OK;
 }
 
 /* Returns the end of a time in nginx's format, such as "0.012"; NULL if there is none. */
-static const char *time_end(const char *p, const char *end)
+static const char *find_time_end(const char *p, const char *end)
 {
 	const char *point = p;
 
@@ -239,14 +240,14 @@ static const char *time_end(const char *p, const char *end)
 }
 
 /* Returns the end of one or more times such as "0.100, 0.200 : -"; NULL if there is none. */
-static const char *times_end(const char *p, const char *end)
+static const char *find_times_end(const char *p, const char *end)
 {
-	bool any = false;
+	bool has_time = false;
 
 	for (;;) {
-		const char *next = time_end(p, end);
+		const char *next = find_time_end(p, end);
 
-		any |= next != NULL;
+		has_time |= next != NULL;
 		if (!next && (p == end || *p != '-'))
 			return NULL;
 		p = next ? next : p + 1;
@@ -255,12 +256,12 @@ static const char *times_end(const char *p, const char *end)
 		else if (end - p >= 2 && memcmp(p, ", ", 2) == 0)
 			p += 2;
 		else
-			return any ? p : NULL;
+			return has_time ? p : NULL;
 	}
 }
 
-/* The column for the name at *at, which is skipped; -1 if there is no such name. */
-static int named_time(const char **at, const char *end)
+/* Skips the name of a time at *at, such as `rt=`. Returns its column, or -1 without such a name. */
+static int skip_time_name(const char **at, const char *end)
 {
 	static const struct {
 		struct slice name;
@@ -287,56 +288,56 @@ static int named_time(const char **at, const char *end)
  * Reads the next field: the content of a string, a list of times, or a word. Returns NULL if a
  * string does not end.
  */
-static const char *read_field(struct scan *s, const char **end)
+static const char *read_field(struct line_parser *s, const char **end)
 {
 	const char *from = s->at;
 
 	if (from < s->end && *from == '"')
 		return read_string(s, end);
-	*end = times_end(from, s->end);
+	*end = find_times_end(from, s->end);
 	if (!*end || (*end < s->end && **end != ' '))
-		*end = find_near(s, ' ') ?: s->end;
+		*end = find_char_nearby(s, ' ') ?: s->end;
 	s->at = *end;
 	return from;
 }
 
 /* Reads the times among the appended fields, if there are any. */
-static void read_times(struct scan *s)
+static void read_appended_times(struct line_parser *s)
 {
 	int next = REQUEST_TIME;
 
 	if (s->columns->targets[REQUEST_TIME] < 0 && s->columns->targets[UPSTREAM_TIME] < 0)
 		return;
 	while (skip_char(s, ' ')) {
-		int named = named_time(&s->at, s->end);
+		int named_column = skip_time_name(&s->at, s->end);
 		const char *end, *from = read_field(s, &end);
 
 		if (!from)
 			return;
-		if (times_end(from, end) == end && (named >= 0 || next <= UPSTREAM_TIME))
-			store_value(s, named >= 0 ? named : next++, from, end);
+		if (find_times_end(from, end) == end && (named_column >= 0 || next <= UPSTREAM_TIME))
+			store_value(s, named_column >= 0 ? named_column : next++, from, end);
 	}
 }
 
 int format_combined(const struct columns *columns, struct slice line, struct record *record,
                     struct weir_error *error)
 {
-	struct scan s = {columns, line, line.data, line.data + line.len, record, error};
+	struct line_parser s = {columns, line, line.data, line.data + line.len, record, error};
 	const char *blank = find_char(&s, ' ');
 	int status;
 
 	format_begin(columns, record);
 	if (!blank || blank == line.data)
-		return expected(&s, "an address and a blank");
+		return report_expected(&s, "an address and a blank");
 	store_value(&s, IP, s.at, blank);
 	s.at = blank + 1;
-	blank = find_near(&s, ' ');
+	blank = find_char_nearby(&s, ' ');
 	if (!blank)
-		return expected(&s, "- and a blank");
+		return report_expected(&s, "- and a blank");
 	s.at = blank + 1;
 	status = read_user_and_time(&s) ?: read_request(&s) ?: read_number_field(&s, STATUS) ?:
 	         read_number_field(&s, BYTES) ?: read_text_field(&s, REFERER) ?: read_text_field(&s, USER_AGENT);
 	if (status == WEIR_OK)
-		read_times(&s);
+		read_appended_times(&s);
 	return status;
 }

@@ -1,6 +1,6 @@
 /*
- * csv.c: parses lines of CSV (RFC 4180), one record on a line: quoted values can not contain line
- * ends.
+ * csv.c: parses lines of a log in CSV (RFC 4180) into requests. Each line is one request: quoted
+ * values can not contain line ends.
  *
  * The first line names the columns. An empty cost counts as absent.
  */
@@ -27,6 +27,7 @@ static int read_csv_value(struct slice line, const char **at, struct slice *valu
 		return WEIR_OK;
 	}
 	value->data = out;
+	/* A doubled quote stands for one quote, which the step of the loop copies. */
 	for (p++;; *out++ = *p++) {
 		const char *quote = p < end ? memchr(p, '"', (size_t)(end - p)) : NULL;
 

@@ -1,3 +1,7 @@
+/*
+ * ending.c: reads from a request's line in a log how long the request took and whether it
+ * succeeded, from fields such as `request_time` and `status`. Limits that judge outcomes need both.
+ */
 #include "simulate/input/ending.h"
 
 #include <string.h>
@@ -36,7 +40,7 @@ static struct slice value_of(const struct endings *endings, const struct record 
 	return value;
 }
 
-/* Reads a number of units of `unit_ns`. */
+/* Reads a number of units, each `unit_ns` long. Returns false above ENDING_LATENCY_MAX_NS. */
 static bool read_units(struct slice text, uint64_t unit_ns, uint64_t *out_ns)
 {
 	double units;
@@ -148,6 +152,7 @@ static bool read_latency(const struct endings *endings, const struct record *rec
 	return false;
 }
 
+/* nginx logs the time when a request ended: subtract how long it took. */
 static void read_begin(const struct endings *endings, struct record *record)
 {
 	struct slice text = value_of(endings, record, ENDING_REQUEST_TIME);

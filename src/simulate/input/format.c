@@ -1,3 +1,7 @@
+/*
+ * format.c: knows the formats of logs (combined, jsonl and csv), and has what their parsers share:
+ * storing a value of a line in its field of the request, and errors with a column.
+ */
 #include "simulate/input/format.h"
 
 #include <string.h>
@@ -36,6 +40,7 @@ const struct format *format_named(const char *name)
 	return NULL;
 }
 
+/* Whether the line has a time such as [14/Nov/2023:22:13:20 +0000]. */
 static bool has_log_time(struct slice line)
 {
 	const char *at = line.data, *end = line.data + line.len;

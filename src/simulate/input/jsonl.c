@@ -1,5 +1,5 @@
 /*
- * jsonl.c: parses lines of JSON, an object on each line.
+ * jsonl.c: parses lines of a log in JSON into requests, an object on each line.
  *
  * Strings, numbers and booleans are fields. The text of a number is used as it is, so a time never
  * becomes a float. null counts as absent; arrays and objects inside are skipped.

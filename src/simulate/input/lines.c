@@ -1,3 +1,4 @@
+/* lines.c: cuts a file or pipe, which may be compressed, into lines, in a buffer of fixed size. */
 #include "simulate/input/lines.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ int lines_copy(struct lines *lines, struct slice text)
 	if (status == WEIR_OK) {
 		memcpy(lines->data, text.data, text.len);
 		lines->end = text.len;
-		lines->ended = true;
+		lines->input_ended = true;
 	}
 	return status;
 }
@@ -46,7 +47,7 @@ void lines_close(struct lines *lines)
 	lines->data = NULL;
 }
 
-/* Reads more bytes. False at the end of the file, and with errno set if it can't be read. */
+/* Reads more bytes into the buffer. Returns false at the end of the file, or with errno set. */
 static bool read_more(struct lines *lines)
 {
 	ptrdiff_t got;
@@ -57,7 +58,7 @@ static bool read_more(struct lines *lines)
 	got = unpack_read(lines->unpack, lines->data + lines->end, BUFFER_SIZE - lines->end);
 	if (got <= 0) {
 		errno = got < 0 ? errno : 0;
-		lines->ended = true;
+		lines->input_ended = true;
 		return false;
 	}
 	lines->end += (size_t)got;
@@ -67,9 +68,9 @@ static bool read_more(struct lines *lines)
 struct slice lines_peek(struct lines *lines)
 {
 	errno = 0;
-	while (!lines->ended && lines->end - lines->begin < LINES_LENGTH_MAX && read_more(lines))
+	while (!lines->input_ended && lines->end - lines->begin < LINES_LENGTH_MAX && read_more(lines))
 		;
-	lines->ended &= errno == 0; /* let lines_next find the error */
+	lines->input_ended &= errno == 0; /* let lines_next find the error */
 	return (struct slice){lines->data + lines->begin,
 	                      u64_min(lines->end - lines->begin, LINES_LENGTH_MAX)};
 }
@@ -90,7 +91,7 @@ static char *find_line_end(struct lines *lines)
 		if (len > LINES_LENGTH_MAX)
 			return NULL;
 		searched = len;
-		if (lines->ended || !read_more(lines))
+		if (lines->input_ended || !read_more(lines))
 			return lines->data + lines->end;
 	}
 }
@@ -111,7 +112,7 @@ static void skip_rest(struct lines *lines)
 		}
 		lines->begin = 0;
 		lines->end = kept;
-		if (lines->ended || !read_more(lines)) {
+		if (lines->input_ended || !read_more(lines)) {
 			lines->begin = lines->end;
 			return;
 		}
@@ -122,7 +123,7 @@ int lines_next(struct lines *lines, struct line *line)
 {
 	char *end = find_line_end(lines);
 
-	if (errno != 0 && lines->ended)
+	if (errno != 0 && lines->input_ended)
 		return WEIR_EIO;
 	if (!end) {
 		skip_rest(lines);

@@ -22,7 +22,7 @@ struct lines {
 	char *data;
 	size_t begin, end; /* of the bytes that lines_next has not returned */
 	uint64_t number;   /* of the line last returned, from 1 */
-	bool ended;
+	bool input_ended;
 };
 
 struct line {

@@ -1,3 +1,7 @@
+/*
+ * remove_latency_limits.c: removes from a configuration the limits that need to know when requests
+ * end, because a log without latencies can't show how they would decide.
+ */
 #include "simulate/input/remove_latency_limits.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * reusable_log.c: opens a log so that it can be read several times. A pipe can be read only once,
+ * so it is first copied to a temporary file.
+ */
 #include "simulate/input/reusable_log.h"
 
 #include <errno.h>
@@ -12,7 +16,7 @@
 #define PIECE ((size_t)1 << 16)
 
 /* Copies the rest of `from` into `to`. 0, EIO with errno set, or ELONG. */
-static int copy(int from, FILE *to, uint64_t most)
+static int copy_bytes(int from, FILE *to, uint64_t bytes_max)
 {
 	char piece[PIECE];
 	uint64_t sum = 0;
@@ -25,24 +29,25 @@ static int copy(int from, FILE *to, uint64_t most)
 		if (got <= 0)
 			return got == 0 && fflush(to) == 0 ? WEIR_OK : WEIR_EIO;
 		sum += (uint64_t)got;
-		if (sum > most)
+		if (sum > bytes_max)
 			return WEIR_ELONG;
 		if (fwrite(piece, 1, (size_t)got, to) != (size_t)got)
 			return WEIR_EIO;
 	}
 }
 
-static int copy_pipe(struct reusable_log *log, const char *path, uint64_t most,
+/* Replaces the pipe log->fd by a temporary file with its content. Closes the pipe also on error. */
+static int copy_pipe(struct reusable_log *log, const char *path, uint64_t bytes_max,
                      struct weir_error *error)
 {
 	FILE *file = tmpfile();
-	int status = file ? copy(log->fd, file, most) : WEIR_EIO;
+	int status = file ? copy_bytes(log->fd, file, bytes_max) : WEIR_EIO;
 
 	if (status == WEIR_ELONG)
 		error_set(error, status,
 		          "%s: expected a pipe of at most %llu MiB, found more: --suggest reads the log "
 		          "several times, so give it a file",
-		          path, (unsigned long long)(most >> 20));
+		          path, (unsigned long long)(bytes_max >> 20));
 	else if (status != WEIR_OK)
 		error_set(error, status, "%s: can't copy the pipe to a temporary file: %m", path);
 	close(log->fd);
@@ -54,7 +59,7 @@ static int copy_pipe(struct reusable_log *log, const char *path, uint64_t most,
 	return status;
 }
 
-int reusable_log_open(struct reusable_log *log, const char *path, uint64_t most,
+int reusable_log_open(struct reusable_log *log, const char *path, uint64_t bytes_max,
                       struct weir_error *error)
 {
 	struct stat file;
@@ -64,7 +69,7 @@ int reusable_log_open(struct reusable_log *log, const char *path, uint64_t most,
 	if (log->fd < 0 || fstat(log->fd, &file) != 0)
 		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
 	if (!S_ISREG(file.st_mode))
-		return copy_pipe(log, path, most, error);
+		return copy_pipe(log, path, bytes_max, error);
 	log->begin = lseek(log->fd, 0, SEEK_CUR);
 	return WEIR_OK;
 }

@@ -25,7 +25,7 @@ struct reusable_log {
  * Opens `path`; "-" is stdin. Errors: EIO (can't be read or copied), ELONG (a pipe has
  * more than `most` bytes). Close with reusable_log_close in any case.
  */
-int reusable_log_open(struct reusable_log *log, const char *path, uint64_t most,
+int reusable_log_open(struct reusable_log *log, const char *path, uint64_t bytes_max,
                       struct weir_error *error);
 
 /**

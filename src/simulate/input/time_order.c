@@ -1,3 +1,7 @@
+/*
+ * time_order.c: sorts the requests of a log by time, in bounded memory. Servers log a request when
+ * it ends, so lines are nearly in order: a window of the last few thousand requests is sorted.
+ */
 #include "simulate/input/time_order.h"
 
 #include <stdalign.h>
@@ -24,15 +28,15 @@ struct entry {
 
 /*
  * Requests are in a ring in the order of the log, each contiguous, from `tail` to `head`, which
- * only grow. The sorted window is the part of `entries` from `first` on; it moves up, and is moved
- * back to the start when it reaches the end.
+ * only grow. The window is sorted by time; it is the part of `window_entries` from window_begin on,
+ * which moves up, and is moved back to the start when it reaches the end.
  */
 struct order {
 	uint64_t head, tail;
-	uint64_t number, latest_ns;
-	size_t first, count;
+	uint64_t next_number, latest_ns;
+	size_t window_begin, window_count;
 	struct order_stats stats;
-	struct entry entries[2 * ORDER_WINDOW];
+	struct entry window_entries[2 * ORDER_WINDOW];
 	alignas(alignof(max_align_t)) char ring[ORDER_BYTES];
 };
 
@@ -43,7 +47,7 @@ struct order *order_open(void)
 	struct order *order = malloc(sizeof *order);
 
 	if (order)
-		memset(order, 0, offsetof(struct order, entries));
+		memset(order, 0, offsetof(struct order, window_entries));
 	return order;
 }
 
@@ -52,7 +56,7 @@ void order_close(struct order *order)
 	free(order);
 }
 
-static struct ordered_record *record_at(struct order *order, uint64_t position)
+static struct ordered_record *ring_record(struct order *order, uint64_t position)
 {
 	return (struct ordered_record *)(order->ring + position % ORDER_BYTES);
 }
@@ -66,33 +70,35 @@ static struct ordered_record *allocate_ordered(struct order *order, size_t size)
 	if (order->head - order->tail + gap + size > ORDER_BYTES)
 		return NULL;
 	if (gap > 0) {
-		ordered = record_at(order, order->head);
+		ordered = ring_record(order, order->head);
 		ordered->size = (uint32_t)gap;
 		ordered->state = ORDERED_GAP;
 		order->head += gap;
 	}
-	ordered = record_at(order, order->head);
+	ordered = ring_record(order, order->head);
 	ordered->size = (uint32_t)size;
 	order->head += size;
 	return ordered;
 }
 
+/* Inserts a request into the window at its place by time. */
 static void insert(struct order *order, struct ordered_record *ordered)
 {
-	struct entry *entries = order->entries + order->first;
-	size_t at = order->count;
+	struct entry *window = order->window_entries + order->window_begin;
+	size_t position = order->window_count;
 
-	if (order->first + order->count == 2 * ORDER_WINDOW) {
-		memmove(order->entries, entries, order->count * sizeof *entries);
-		entries = order->entries;
-		order->first = 0;
+	if (order->window_begin + order->window_count == 2 * ORDER_WINDOW) {
+		memmove(order->window_entries, window, order->window_count * sizeof *window);
+		window = order->window_entries;
+		order->window_begin = 0;
 	}
-	while (at > 0 && entries[at - 1].time_ns > ordered->time_ns)
-		at--;
-	order->stats.sorted += at < order->count;
-	memmove(entries + at + 1, entries + at, (order->count - at) * sizeof *entries);
-	entries[at] = (struct entry){ordered->time_ns, ordered};
-	order->count++;
+	while (position > 0 && window[position - 1].time_ns > ordered->time_ns)
+		position--;
+	order->stats.sorted += position < order->window_count;
+	memmove(window + position + 1, window + position,
+	        (order->window_count - position) * sizeof *window);
+	window[position] = (struct entry){ordered->time_ns, ordered};
+	order->window_count++;
 }
 
 bool order_add(struct order *order, const struct record *record, size_t value_count)
@@ -108,7 +114,7 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 	ordered = allocate_ordered(order, size);
 	if (!ordered)
 		return false;
-	ordered->number = order->number++;
+	ordered->number = order->next_number++;
 	ordered->time_ns = record->time_ns;
 	ordered->cost = record->cost;
 	ordered->outcome = record->outcome;
@@ -130,7 +136,8 @@ bool order_add(struct order *order, const struct record *record, size_t value_co
 	return true;
 }
 
-static struct ordered_record *take_from_window(struct order *order, struct ordered_record *ordered)
+/* A request that is older than one taken before gets its time, since time must not go back. */
+static struct ordered_record *mark_taken(struct order *order, struct ordered_record *ordered)
 {
 	order->latest_ns = u64_max(order->latest_ns, ordered->time_ns);
 	ordered->time_ns = order->latest_ns;
@@ -142,30 +149,32 @@ struct ordered_record *order_next(struct order *order, bool ended)
 {
 	struct ordered_record *ordered;
 
-	if (order->count == 0 || (order->count < ORDER_WINDOW && !ended))
+	if (order->window_count == 0 || (order->window_count < ORDER_WINDOW && !ended))
 		return NULL;
-	ordered = order->entries[order->first++].ordered;
-	order->count--;
-	if (order->count > PREFETCH)
-		__builtin_prefetch(order->entries[order->first + PREFETCH].ordered);
+	ordered = order->window_entries[order->window_begin++].ordered;
+	order->window_count--;
+	if (order->window_count > PREFETCH)
+		__builtin_prefetch(order->window_entries[order->window_begin + PREFETCH].ordered);
 	order->stats.late += ordered->time_ns < order->latest_ns;
-	return take_from_window(order, ordered);
+	return mark_taken(order, ordered);
 }
 
 struct ordered_record *order_evict_oldest(struct order *order)
 {
-	struct entry *entry = order->entries + order->first;
-	struct ordered_record *ordered = record_at(order, order->tail);
+	struct entry *entry = order->window_entries + order->window_begin;
+	struct ordered_record *ordered = ring_record(order, order->tail);
 
+	/* The request at the tail waits in the window, since all that were taken are done. */
 	for (; entry->ordered != ordered; entry++)
 		;
 	memmove(entry, entry + 1,
-	        (size_t)(order->entries + order->first + --order->count - entry) * sizeof *entry);
-	if (entry > order->entries + order->first) {
+	        (size_t)(order->window_entries + order->window_begin + --order->window_count - entry) *
+	            sizeof *entry);
+	if (entry > order->window_entries + order->window_begin) {
 		order->stats.ahead++;
 		ordered->time_ns = order->latest_ns;
 	}
-	return take_from_window(order, ordered);
+	return mark_taken(order, ordered);
 }
 
 void order_done(struct ordered_record *ordered)
@@ -176,7 +185,7 @@ void order_done(struct ordered_record *ordered)
 struct ordered_record *order_release(struct order *order)
 {
 	while (order->tail < order->head) {
-		struct ordered_record *ordered = record_at(order, order->tail);
+		struct ordered_record *ordered = ring_record(order, order->tail);
 
 		if (ordered->state < ORDERED_DONE)
 			return NULL;

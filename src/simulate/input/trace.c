@@ -1,3 +1,7 @@
+/*
+ * trace.c: reads a log, here called a trace, as a sequence of requests. Skips lines that are not
+ * requests, counts them and reports the first few.
+ */
 #include "simulate/input/trace.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * traffic_pattern.c: generates requests that show how limits behave, such as a burst at the edge of
+ * a window, with a rate relative to that of the limit.
+ */
 #include "simulate/input/traffic_pattern.h"
 
 #include <math.h>
@@ -10,9 +14,12 @@
 #define PARTS    60                                /* of a period, the unit of phases */
 #define EDGE     2                                 /* periods before the burst of edge-burst */
 
-/* The rate changes linearly between two shares of the limit's rate, in percent. */
+/*
+ * For so many parts of a period the rate changes linearly between two percentages of the limit's
+ * rate.
+ */
 struct pattern_phase {
-	uint64_t parts, from, to;
+	uint64_t parts, from_percent, to_percent;
 };
 
 #define PHASES(...)                                                                                \
@@ -80,14 +87,17 @@ static uint64_t phase_requests(const struct pattern *pattern)
 {
 	const struct pattern_phase *phase = pattern->phase;
 
-	return pattern->clients * pattern->count * phase->parts * (phase->from + phase->to) /
-	       (2 * 100 * PARTS);
+	return pattern->clients * pattern->count * phase->parts *
+	       (phase->from_percent + phase->to_percent) / (2 * 100 * PARTS);
 }
 
-/* The time within the phase, from 0 to 1, at which a share of its requests has been sent. */
+/*
+ * Returns the time within the phase, from 0 to 1, at which a share of its requests has been sent.
+ * At time t that is (from * t + grown * t^2 / 2) of (from + grown / 2); this solves for t.
+ */
 static double time_of_share(const struct pattern_phase *phase, double share)
 {
-	double from = (double)phase->from, grown = (double)phase->to - from;
+	double from = (double)phase->from_percent, grown = (double)phase->to_percent - from;
 
 	if (grown == 0)
 		return share;

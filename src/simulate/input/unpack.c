@@ -1,3 +1,4 @@
+/* unpack.c: reads a file or pipe, and decompresses it if it begins as gzip or zstd does. */
 #include "simulate/input/unpack.h"
 
 #include <errno.h>
@@ -18,8 +19,8 @@ typedef ptrdiff_t decode_fn(struct unpack *unpack, char *out, size_t size);
 
 struct unpack {
 	int fd;
-	bool ended;        /* the file has no more bytes */
-	bool inside;       /* a member or frame has begun and not ended */
+	bool file_ended;   /* the file has no more bytes */
+	bool in_frame;     /* a member or frame has begun and not ended */
 	decode_fn *decode; /* NULL if the file is plain */
 	const char *damage;
 	uint64_t consumed;
@@ -29,14 +30,15 @@ struct unpack {
 	unsigned char packed[PACKED_SIZE];
 };
 
-static ptrdiff_t read_some(struct unpack *unpack, void *out, size_t size)
+/* Returns the number of bytes read, 0 at the end of the file, or -1 with errno set. */
+static ptrdiff_t read_file_bytes(struct unpack *unpack, void *out, size_t size)
 {
 	ptrdiff_t got;
 
 	do
 		got = read(unpack->fd, out, size);
 	while (got < 0 && errno == EINTR);
-	unpack->ended = got == 0;
+	unpack->file_ended = got == 0;
 	unpack->consumed += got > 0 ? (uint64_t)got : 0;
 	return got;
 }
@@ -59,9 +61,9 @@ static ptrdiff_t decode_gzip(struct unpack *unpack, char *out, size_t size)
 	z_stream *gzip = &unpack->gzip;
 	int status;
 
-	if (!unpack->inside && inflateReset(gzip) != Z_OK)
+	if (!unpack->in_frame && inflateReset(gzip) != Z_OK)
 		return report_damage(unpack, "expected gzip, found a broken state");
-	unpack->inside = true;
+	unpack->in_frame = true;
 	gzip->next_in = unpack->packed + unpack->begin;
 	gzip->avail_in = (unsigned)(unpack->end - unpack->begin);
 	gzip->next_out = (unsigned char *)out;
@@ -72,7 +74,7 @@ static ptrdiff_t decode_gzip(struct unpack *unpack, char *out, size_t size)
 		return fail_out_of_memory();
 	if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
 		return report_damage(unpack, "expected gzip, found other bytes or damaged ones");
-	unpack->inside = status != Z_STREAM_END;
+	unpack->in_frame = status != Z_STREAM_END;
 	return (ptrdiff_t)(size - gzip->avail_out);
 }
 
@@ -90,7 +92,7 @@ static ptrdiff_t decode_zstd(struct unpack *unpack, char *out, size_t size)
 		                     "expected zstd with a window of at most 128 MiB, found a larger one");
 	if (ZSTD_isError(left))
 		return report_damage(unpack, "expected zstd, found other bytes or damaged ones");
-	unpack->inside = left != 0;
+	unpack->in_frame = left != 0;
 	return (ptrdiff_t)to.pos;
 }
 
@@ -100,8 +102,9 @@ static int choose_decoder(struct unpack *unpack)
 	static const unsigned char gzip[] = {0x1f, 0x8b}, zstd[] = {0x28, 0xb5, 0x2f, 0xfd};
 	const unsigned char *first = unpack->packed;
 
-	while (unpack->end < MAGIC_SIZE && !unpack->ended) {
-		ptrdiff_t got = read_some(unpack, unpack->packed + unpack->end, PACKED_SIZE - unpack->end);
+	while (unpack->end < MAGIC_SIZE && !unpack->file_ended) {
+		ptrdiff_t got =
+		    read_file_bytes(unpack, unpack->packed + unpack->end, PACKED_SIZE - unpack->end);
 
 		if (got < 0)
 			return -1;
@@ -140,43 +143,44 @@ void unpack_close(struct unpack *unpack)
 	free(unpack);
 }
 
-static ptrdiff_t read_unpacked(struct unpack *unpack, char *out, size_t size)
+/* Reads a file that is not compressed, first the bytes by which its format was guessed. */
+static ptrdiff_t read_plain(struct unpack *unpack, char *out, size_t size)
 {
-	size_t have = unpack->end - unpack->begin;
+	size_t buffered = unpack->end - unpack->begin;
 
-	if (have == 0)
-		return unpack->ended ? 0 : read_some(unpack, out, size);
-	have = have < size ? have : size;
-	memcpy(out, unpack->packed + unpack->begin, have);
-	unpack->begin += have;
-	return (ptrdiff_t)have;
+	if (buffered == 0)
+		return unpack->file_ended ? 0 : read_file_bytes(unpack, out, size);
+	buffered = buffered < size ? buffered : size;
+	memcpy(out, unpack->packed + unpack->begin, buffered);
+	unpack->begin += buffered;
+	return (ptrdiff_t)buffered;
 }
 
 ptrdiff_t unpack_read(struct unpack *unpack, char *out, size_t size)
 {
 	if (unpack->damage)
 		return report_damage(unpack, unpack->damage);
-	if (unpack->consumed == 0 && !unpack->ended && choose_decoder(unpack) != 0)
+	if (unpack->consumed == 0 && !unpack->file_ended && choose_decoder(unpack) != 0)
 		return -1;
 	if (!unpack->decode)
-		return read_unpacked(unpack, out, size);
+		return read_plain(unpack, out, size);
 	for (;;) {
 		ptrdiff_t got;
 
-		if (unpack->begin == unpack->end && !unpack->ended) {
-			got = read_some(unpack, unpack->packed, PACKED_SIZE);
+		if (unpack->begin == unpack->end && !unpack->file_ended) {
+			got = read_file_bytes(unpack, unpack->packed, PACKED_SIZE);
 			if (got < 0)
 				return -1;
 			unpack->begin = 0;
 			unpack->end = (size_t)got;
 		}
 		/* A decoder may still have text of bytes that it has consumed. */
-		if (unpack->begin == unpack->end && !unpack->inside)
+		if (unpack->begin == unpack->end && !unpack->in_frame)
 			return 0;
 		got = unpack->decode(unpack, out, size);
 		if (got != 0)
 			return got;
-		if (unpack->begin == unpack->end && unpack->ended && unpack->inside)
+		if (unpack->begin == unpack->end && unpack->file_ended && unpack->in_frame)
 			return report_damage(
 			    unpack, "expected the whole of a compressed file, found its end too early");
 	}

@@ -1,3 +1,8 @@
+/*
+ * burst.c: measures the most that a key was granted in any period, by a sliding window: each key
+ * has a log of its grants in the last period. A key with too many grants counts them in slots of
+ * time instead, which makes its result slightly too high.
+ */
 #include "simulate/report/burst.h"
 
 #include <stdlib.h>
@@ -6,9 +11,9 @@
 #include "base/os/os.h"
 #include "base/os/prefetch.h"
 
-#define TABLE_FIRST 1024 /* entries of the first table of keys */
-#define LOG_FIRST   4    /* entries of the smallest log; a single entry needs no log */
-#define SIZES       11   /* of logs: powers of two up to BURST_LOG_MAX */
+#define TABLE_SIZE_MIN 1024 /* entries of the first table of keys */
+#define LOG_SIZE_MIN   4    /* entries of the smallest log; a single entry needs no log */
+#define SIZES          11   /* of logs: powers of two up to BURST_LOG_MAX */
 
 struct entry {
 	uint64_t last_ns; /* of the grants that it counts */
@@ -21,10 +26,11 @@ struct entry {
  */
 struct key {
 	uint64_t hash; /* 0 if free */
-	uint64_t sum;  /* of the entries, including those that are not expired yet by `expire` */
+	uint64_t
+	    granted_sum; /* of the entries, including those that remove_expired has not removed yet */
 	uint64_t last_ns;
-	uint32_t log; /* where the log begins, in units of LOG_FIRST entries */
-	uint32_t first : SIZES - 1, count : SIZES, power : 4 /* log2 of its size */, in_slots : 1;
+	uint32_t log_index; /* where the log begins, in units of LOG_SIZE_MIN entries */
+	uint32_t first_entry : SIZES - 1, entry_count : SIZES, log2_size : 4, counts_in_slots : 1;
 };
 
 /* A log whose key has got a larger one. */
@@ -45,7 +51,7 @@ struct burst {
 _Static_assert(sizeof(struct key) == 32, "two keys are a line");
 _Static_assert(BURST_LOG_MAX == 1 << (SIZES - 1) && SIZES <= 1 << 4, "a power for each size");
 
-#define LOG_BYTES (LOG_FIRST * sizeof(struct entry))
+#define LOG_BYTES (LOG_SIZE_MIN * sizeof(struct entry))
 
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 {
@@ -55,9 +61,10 @@ struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 
 	if (!burst)
 		return NULL;
-	*burst = (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = TABLE_FIRST - 1};
-	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / LOG_FIRST;
-	burst->keys = os_pages_map(TABLE_FIRST * sizeof *burst->keys);
+	*burst =
+	    (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = TABLE_SIZE_MIN - 1};
+	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / LOG_SIZE_MIN;
+	burst->keys = os_pages_map(TABLE_SIZE_MIN * sizeof *burst->keys);
 	burst->logs = os_pages_map(burst->logs_max * LOG_BYTES);
 	if (burst->keys && burst->logs)
 		return burst;
@@ -87,13 +94,14 @@ static struct key *find_key(struct key *keys, size_t mask, uint64_t hash)
 
 static uint32_t log_size(const struct key *key)
 {
-	return UINT32_C(1) << key->power;
+	return UINT32_C(1) << key->log2_size;
 }
 
 /* The i-th entry of the key's log, which it must have. */
 static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
 {
-	return &burst->logs[(size_t)key->log * LOG_FIRST + ((key->first + i) & (log_size(key) - 1))];
+	return &burst->logs[(size_t)key->log_index * LOG_SIZE_MIN +
+	                    ((key->first_entry + i) & (log_size(key) - 1))];
 }
 
 void burst_prefetch(const struct burst *burst, uint64_t hash)
@@ -105,8 +113,8 @@ void burst_prefetch_log(const struct burst *burst, uint64_t hash)
 {
 	const struct key *key = find_key(burst->keys, burst->mask, hash ? hash : 1);
 
-	if (key->power > 0)
-		prefetch(entry_at(burst, key, key->count));
+	if (key->log2_size > 0)
+		prefetch(entry_at(burst, key, key->entry_count));
 }
 
 /* Returns false without memory: then no more keys are tracked. */
@@ -144,102 +152,116 @@ static struct key *find_or_add(struct burst *burst, uint64_t hash)
 	return key;
 }
 
-/* Doubles the size of the key's log. Returns false if there is no memory for it. */
-static bool grow_log(struct burst *burst, struct key *key)
+/* Sets *log_index to a free log of this size, or to unused memory. Returns false without memory. */
+static bool allocate_log(struct burst *burst, unsigned log2_size, uint32_t *log_index)
 {
-	unsigned power = key->power > 0 ? key->power + 1u : (unsigned)__builtin_ctz(LOG_FIRST);
-	uint32_t size = UINT32_C(1) << power, log = burst->free[power];
-	struct entry *entries;
+	uint32_t size = UINT32_C(1) << log2_size, unused = burst->logs_max - burst->logs_used;
 
-	if (size > BURST_LOG_MAX ||
-	    (size > LOG_FIRST && burst->logs_used * LOG_BYTES > burst->keys_max * BURST_BYTES_PER_KEY))
-		return false;
-	if (log != 0) {
-		log--;
-		burst->free[power] = ((struct free_log *)&burst->logs[(size_t)log * LOG_FIRST])->next;
-	} else if (burst->logs_max - burst->logs_used >= size / LOG_FIRST) {
-		log = burst->logs_used;
-		burst->logs_used += size / LOG_FIRST;
-	} else {
-		return false;
+	if (burst->free[log2_size] != 0) {
+		*log_index = burst->free[log2_size] - 1;
+		burst->free[log2_size] =
+		    ((struct free_log *)&burst->logs[(size_t)*log_index * LOG_SIZE_MIN])->next;
+		return true;
 	}
-	entries = &burst->logs[(size_t)log * LOG_FIRST];
-	if (key->power > 0) {
-		struct entry *old = entry_at(burst, key, 0) - key->first;
-
-		for (uint32_t i = 0; i < key->count; i++)
-			entries[i] = *entry_at(burst, key, i);
-		((struct free_log *)old)->next = burst->free[key->power];
-		burst->free[key->power] = key->log + 1;
-	} else {
-		entries[0] = (struct entry){key->last_ns, key->sum};
-	}
-	key->log = log;
-	key->power = power & 15;
-	key->first = 0;
+	if (unused < size / LOG_SIZE_MIN)
+		return false;
+	*log_index = burst->logs_used;
+	burst->logs_used += size / LOG_SIZE_MIN;
 	return true;
 }
 
-/* The slot of a time. Slots are so wide that a period has at most as many as the log has entries.
- */
+/* Moves the key's log to one of twice the size. Returns false if there is no memory for it. */
+static bool grow_log(struct burst *burst, struct key *key)
+{
+	unsigned log2_size =
+	    key->log2_size > 0 ? key->log2_size + 1u : (unsigned)__builtin_ctz(LOG_SIZE_MIN);
+	uint32_t size = UINT32_C(1) << log2_size, log_index;
+	struct entry *entries;
+
+	if (size > BURST_LOG_MAX || (size > LOG_SIZE_MIN && burst->logs_used * LOG_BYTES >
+	                                                        burst->keys_max * BURST_BYTES_PER_KEY))
+		return false;
+	if (!allocate_log(burst, log2_size, &log_index))
+		return false;
+	entries = &burst->logs[(size_t)log_index * LOG_SIZE_MIN];
+	if (key->log2_size > 0) {
+		struct entry *old = entry_at(burst, key, 0) - key->first_entry;
+
+		for (uint32_t i = 0; i < key->entry_count; i++)
+			entries[i] = *entry_at(burst, key, i);
+		((struct free_log *)old)->next = burst->free[key->log2_size];
+		burst->free[key->log2_size] = key->log_index + 1;
+	} else {
+		entries[0] = (struct entry){key->last_ns, key->granted_sum};
+	}
+	key->log_index = log_index;
+	key->log2_size = log2_size & 15;
+	key->first_entry = 0;
+	return true;
+}
+
+/* Returns the slot of a time. A period has at most as many slots as the log has entries. */
 static uint64_t burst_slot(const struct burst *burst, const struct key *key, uint64_t time_ns)
 {
 	return time_ns / (burst->period_ns / (log_size(key) > 2 ? log_size(key) - 2 : 1) + 1);
 }
 
-static bool belongs_to_last(const struct burst *burst, const struct key *key, uint64_t now_ns)
+/* Whether a grant at this time belongs to the newest entry: the same time, or the same slot. */
+static bool is_in_newest_entry(const struct burst *burst, const struct key *key, uint64_t now_ns)
 {
-	return key->count > 0 &&
-	       (key->last_ns == now_ns || (key->in_slots && burst_slot(burst, key, key->last_ns) ==
-	                                                        burst_slot(burst, key, now_ns)));
+	return key->entry_count > 0 && (key->last_ns == now_ns ||
+	                                (key->counts_in_slots && burst_slot(burst, key, key->last_ns) ==
+	                                                             burst_slot(burst, key, now_ns)));
 }
 
-static void append(struct burst *burst, struct key *key, uint64_t now_ns, uint64_t granted)
+/* Counts a grant in a new entry, or in the newest one if it belongs there or the log is full. */
+static void add_to_log(struct burst *burst, struct key *key, uint64_t now_ns, uint64_t granted)
 {
-	bool joins = key->count == log_size(key) || belongs_to_last(burst, key, now_ns);
+	bool joins_newest = key->entry_count == log_size(key) || is_in_newest_entry(burst, key, now_ns);
 
 	key->last_ns = now_ns;
-	key->count += !joins;
-	if (key->power > 0) {
-		struct entry *last = entry_at(burst, key, key->count - 1u);
+	key->entry_count += !joins_newest;
+	if (key->log2_size > 0) {
+		struct entry *last = entry_at(burst, key, key->entry_count - 1u);
 
-		*last = (struct entry){now_ns, joins ? last->granted + granted : granted};
+		*last = (struct entry){now_ns, joins_newest ? last->granted + granted : granted};
 	}
 }
 
-static void change_to_slots(struct burst *burst, struct key *key)
+/* Appends all entries anew, so that those in one slot become one entry. */
+static void convert_to_slots(struct burst *burst, struct key *key)
 {
-	uint32_t count = key->count;
+	uint32_t entry_count = key->entry_count;
 
 	burst->stats.estimated++;
-	key->in_slots = true;
-	if (key->power == 0)
+	key->counts_in_slots = true;
+	if (key->log2_size == 0)
 		return;
-	key->count = 0;
-	for (uint32_t i = 0; i < count; i++) {
+	key->entry_count = 0;
+	for (uint32_t i = 0; i < entry_count; i++) {
 		struct entry entry = *entry_at(burst, key, i);
 
-		append(burst, key, entry.last_ns, entry.granted);
+		add_to_log(burst, key, entry.last_ns, entry.granted);
 	}
 }
 
 /* Removes the entries that are a period old. */
-static void expire(struct burst *burst, struct key *key, uint64_t now_ns)
+static void remove_expired(struct burst *burst, struct key *key, uint64_t now_ns)
 {
 	if (now_ns - key->last_ns >= burst->period_ns) {
-		key->sum = 0;
-		key->count = 0;
+		key->granted_sum = 0;
+		key->entry_count = 0;
 	}
 	/* Stops at the newest entry, which may exist only in `key`. */
-	while (key->count > 1 && now_ns - entry_at(burst, key, 0)->last_ns >= burst->period_ns) {
-		key->sum -= entry_at(burst, key, 0)->granted;
-		key->first = (key->first + 1) & (log_size(key) - 1);
-		key->count--;
+	while (key->entry_count > 1 && now_ns - entry_at(burst, key, 0)->last_ns >= burst->period_ns) {
+		key->granted_sum -= entry_at(burst, key, 0)->granted;
+		key->first_entry = (key->first_entry + 1) & (log_size(key) - 1);
+		key->entry_count--;
 	}
 }
 
 uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
-                   uint64_t least)
+                   uint64_t least_reported)
 {
 	struct key *key = find_or_add(burst, hash ? hash : 1);
 
@@ -250,14 +272,14 @@ uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t 
 	if (granted == 0)
 		return 0;
 	at_ns = u64_max(at_ns, key->last_ns);
-	if (key->count == log_size(key) || sat_add(key->sum, granted) > least)
-		expire(burst, key, at_ns);
-	if (key->count == log_size(key) && !belongs_to_last(burst, key, at_ns) &&
-	    !grow_log(burst, key) && !key->in_slots)
-		change_to_slots(burst, key);
-	append(burst, key, at_ns, granted);
-	key->sum += granted;
-	return key->sum;
+	if (key->entry_count == log_size(key) || sat_add(key->granted_sum, granted) > least_reported)
+		remove_expired(burst, key, at_ns);
+	if (key->entry_count == log_size(key) && !is_in_newest_entry(burst, key, at_ns) &&
+	    !grow_log(burst, key) && !key->counts_in_slots)
+		convert_to_slots(burst, key);
+	add_to_log(burst, key, at_ns, granted);
+	key->granted_sum += granted;
+	return key->granted_sum;
 }
 
 struct burst_stats burst_stats(const struct burst *burst)

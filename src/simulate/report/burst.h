@@ -36,11 +36,11 @@ void burst_prefetch_log(const struct burst *burst, uint64_t hash);
  * Counts a request of the key with this hash: `granted` is its cost, or 0 if it was denied, and
  * `at_ns` when it passes. The times of a key must not decrease; if they do, because its state was
  * evicted, the request counts at the latest time of the key. Returns how much the key was granted
- * in the period that ends at `at_ns`, without the start of the period. If that is at most `least`,
- * any number up to `least` may be returned.
+ * in the period that ends at `at_ns`, without the start of the period. If that is at
+ * most `least_reported`, any number up to it may be returned.
  */
 uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
-                   uint64_t least);
+                   uint64_t least_reported);
 
 struct burst_stats burst_stats(const struct burst *burst);
 

@@ -1,3 +1,7 @@
+/*
+ * hits.c: counts the requests and denials of each key, and computes percentiles of these counts. A
+ * key is "hit" if a request of it was denied.
+ */
 #include "simulate/report/hits.h"
 
 #include <stdlib.h>

@@ -1,9 +1,13 @@
+/*
+ * phase_times.c: sums how long the keys of a breaker (a limit that stops requests to a failing
+ * service) were open, half-open or in the ramp back to normal.
+ */
 #include "simulate/report/phase_times.h"
 
 #include <search.h>
 #include <stdlib.h>
 
-/* A key that is not closed. */
+/* A key whose breaker is not closed, and since when it is in its phase. */
 struct timed_key {
 	uint64_t key;
 	uint64_t since_ns;
@@ -24,8 +28,7 @@ static struct timed_key *find_key(const struct phases *phases, uint64_t key)
 	return node ? *(struct timed_key **)node : NULL;
 }
 
-/* When the phase ends, at most `now_ns`: a ramp ends by time, and a phase without requests expires.
- */
+/* Returns when the phase ended by itself, as a ramp or an idle phase does, or else `now_ns`. */
 static uint64_t end_ns(const struct algo_limit *limit, const struct timed_key *timed,
                        uint64_t now_ns)
 {
@@ -35,6 +38,7 @@ static uint64_t end_ns(const struct algo_limit *limit, const struct timed_key *t
 	               timed->since_ns + breaker_ttl_ns(&limit->breaker, &state, timed->since_ns));
 }
 
+/* Adds the time of a phase that has ended to the sums and to the timeline. */
 static void count_phase(struct phases *phases, const struct algo_limit *limit,
                         const struct timed_key *timed, uint64_t now_ns)
 {
@@ -55,7 +59,7 @@ static void remove_key(struct phases *phases, struct timed_key *timed)
 	free(timed);
 }
 
-/* Adds a key that was closed before. */
+/* Adds a key that was closed before, unless there are too many. Returns false without memory. */
 static bool add_timed_key(struct phases *phases, uint64_t key, enum breaker_phase phase,
                           uint64_t now_ns)
 {
@@ -92,7 +96,7 @@ bool phases_record(struct phases *phases, const struct algo_limit *limit, uint64
 	timed = find_key(phases, key);
 	if (!timed)
 		return closed || add_timed_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
-	/* With a phase change the same phase has begun anew. */
+	/* After a phase change the key may have left its phase and entered it again. */
 	if (timed->phase == outcome->phase && outcome->phase_change_count == 0)
 		return true;
 	count_phase(phases, limit, timed, now_ns);

@@ -1,4 +1,7 @@
-/* report_html.c: writes the report as an HTML page, with its data in JSON. */
+/*
+ * report_html.c: writes the report as an HTML page that draws charts: a fixed page, page.html, into
+ * which the report is inserted as JSON.
+ */
 #include "simulate/report/report.h"
 
 /* The page is linked into the program, see assets.S. */

@@ -16,7 +16,7 @@ static const char *const ascii[] = {" ", ".", ":", "-", "=", "+", "*", "#", "@"}
 
 #define LEVELS (sizeof blocks / sizeof *blocks - 1)
 
-/* The scale, which all charts share so that they can be compared. */
+/* The scale of the charts, the same for all limits, so that charts can be compared. */
 struct chart {
 	uint64_t begin_ns, column_ns; /* multiples of the timelines' intervals */
 	uint64_t most;                /* the largest count of a column, of all limits */
@@ -27,6 +27,7 @@ struct bars {
 	uint64_t asked[CHART_COLUMNS], passed[CHART_COLUMNS], denied[CHART_COLUMNS];
 };
 
+/* Sums the counts of a timeline for each column of a chart. */
 static struct bars bars_of(const struct chart *chart, const struct timeline *timeline)
 {
 	struct bars bars = {0};
@@ -160,7 +161,7 @@ static int name_width(const struct replay *replay)
 	return (int)width;
 }
 
-static void add_row(const struct tally *tally, int width, struct buffer *out)
+static void add_limit_row(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct histogram *retry = &tally->retry_after;
 	uint64_t declared = tally->declared->options.rate.count;
@@ -178,7 +179,7 @@ static void add_row(const struct tally *tally, int width, struct buffer *out)
 	buffer_add_text(out, "\n");
 }
 
-static void add_waits(const struct tally *tally, int width, struct buffer *out)
+static void add_wait_row(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct histogram *waits = &tally->waits.waits;
 
@@ -192,9 +193,9 @@ static void add_waits(const struct tally *tally, int width, struct buffer *out)
 }
 
 /* Adds a table of the limits that make requests wait, if there are any. */
-static void add_waiting(const struct replay *replay, int width, struct buffer *out)
+static void add_wait_table(const struct replay *replay, int width, struct buffer *out)
 {
-	bool any = false;
+	bool has_any = false;
 
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
@@ -202,15 +203,15 @@ static void add_waiting(const struct replay *replay, int width, struct buffer *o
 
 			if (tally->waits.waits.count == 0)
 				continue;
-			if (!any)
+			if (!has_any)
 				buffer_printf(out, "\n%-*s %9s %9s %9s %9s %9s\n", width, "limit", "waited",
 				              "mean wait", "p50", "p99", "max");
-			any = true;
-			add_waits(tally, width, out);
+			has_any = true;
+			add_wait_row(tally, width, out);
 		}
 }
 
-static void add_judged(const struct tally *tally, int width, struct buffer *out)
+static void add_outcome_row(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct phases *phases = tally->phases;
 
@@ -229,9 +230,9 @@ static void add_judged(const struct tally *tally, int width, struct buffer *out)
 }
 
 /* Adds a table of the limits that judge outcomes, if there are any. */
-static void add_judging(const struct replay *replay, int width, struct buffer *out)
+static void add_outcome_table(const struct replay *replay, int width, struct buffer *out)
 {
-	bool any = false;
+	bool has_any = false;
 
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
@@ -239,12 +240,12 @@ static void add_judging(const struct replay *replay, int width, struct buffer *o
 
 			if (!tally->limit->algo.algorithm->judges)
 				continue;
-			if (!any)
+			if (!has_any)
 				buffer_printf(out, "\n%-*s %10s %9s %10s %11s %7s %7s %9s %7s\n", width, "limit",
 				              "bad spared", "good lost", "bad passed", "good passed", "opened",
 				              "open", "half-open", "ramp");
-			any = true;
-			add_judged(tally, width, out);
+			has_any = true;
+			add_outcome_row(tally, width, out);
 		}
 }
 
@@ -299,6 +300,7 @@ static void add_hits(const struct tally *tally, struct buffer *out)
 	              (unsigned long long)denied.p99, (unsigned long long)denied.max);
 }
 
+/* Adds the parameters, charts and most denied keys of one limit. */
 static void add_detail(const struct chart *chart, const struct tally *tally, bool asked,
                        struct buffer *out)
 {
@@ -318,7 +320,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 }
 
 /* Adds warnings about requests that were moved, estimated or left out. */
-static void add_notes(const struct report *report, struct buffer *out)
+static void add_warnings(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
 	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, phases = 0;
@@ -339,7 +341,7 @@ static void add_notes(const struct report *report, struct buffer *out)
 	const struct {
 		uint64_t n;
 		const char *text;
-	} notes[] = {
+	} warnings[] = {
 	    {report->malformed, "lines were not requests"},
 	    {replay->order.sorted, "requests were out of order, and were sorted"},
 	    {replay->order.late,
@@ -364,9 +366,9 @@ static void add_notes(const struct report *report, struct buffer *out)
 	};
 
 	buffer_add_text(out, "\n");
-	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
-		if (notes[i].n > 0)
-			buffer_printf(out, "%llu %s\n", (unsigned long long)notes[i].n, notes[i].text);
+	for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
+		if (warnings[i].n > 0)
+			buffer_printf(out, "%llu %s\n", (unsigned long long)warnings[i].n, warnings[i].text);
 	for (size_t i = 0; i < replay->fields.count; i++)
 		if (replay->without[i] > 0)
 			buffer_printf(out, "%llu requests had no \"%s\": they share a key\n",
@@ -376,17 +378,17 @@ static void add_notes(const struct report *report, struct buffer *out)
 /* Adds how many requests each rule answered without a limit. */
 static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
-	bool any = false;
+	bool has_any = false;
 
 	for (size_t i = 0; i < scenario->config->rule_count; i++) {
 		const struct rules_rule *rule = &scenario->config->rules[i];
 
 		if (scenario->answered[i] == 0)
 			continue;
-		buffer_printf(out, "%s %llu %s by \"%s\"",
-		              any ? "," : "\nwithout a limit:", (unsigned long long)scenario->answered[i],
+		buffer_printf(out, "%s %llu %s by \"%s\"", has_any ? "," : "\nwithout a limit:",
+		              (unsigned long long)scenario->answered[i],
 		              rule->answer == RULES_ALLOW ? "allowed" : "denied", rule->name);
-		any = true;
+		has_any = true;
 	}
 }
 
@@ -454,9 +456,9 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	              "denied", "keys", "worst", "declared", "retry p50", "max");
 	for (size_t l = 0; l < replay->scenario_count; l++)
 		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
-			add_row(&replay->scenarios[l].tallies[i], width, out);
-	add_waiting(replay, width, out);
-	add_judging(replay, width, out);
+			add_limit_row(&replay->scenarios[l].tallies[i], width, out);
+	add_wait_table(replay, width, out);
+	add_outcome_table(replay, width, out);
 	if (!report->as_rules) {
 		struct bars traffic = bars_of(&chart, &replay->scenarios[0].tallies[0].timeline);
 
@@ -468,7 +470,7 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 			if (replay->scenarios[l].tallies[i].timeline.count >
 			    0) /* no request reached the others */
 				add_detail(&chart, &replay->scenarios[l].tallies[i], report->as_rules, out);
-	add_notes(report, out);
+	add_warnings(report, out);
 	if (report->suggestion)
 		add_curve(report->suggestion, out);
 }

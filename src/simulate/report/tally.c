@@ -1,3 +1,4 @@
+/* tally.c: counts the decisions of one limit in a simulation, for the report. */
 #include "simulate/report/tally.h"
 
 #include <stdlib.h>
@@ -50,7 +51,7 @@ void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cos
 {
 	bool allowed = decision->allowed;
 	uint64_t wait_ns =
-	    allowed && cost > 0 ? decision->wait_ns : 0; /* cost 0 only asks: it does not wait */
+	    allowed && cost > 0 ? decision->wait_ns : 0; /* a request of cost 0 does not wait */
 	uint64_t pass_ns = now_ns + wait_ns;
 	uint64_t granted =
 	    burst_add(tally->burst, step->key.hash, pass_ns, allowed ? cost : 0, tally->worst.granted);

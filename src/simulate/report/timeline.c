@@ -1,10 +1,14 @@
+/*
+ * timeline.c: counts requests over time, in at most TIMELINE_MAX intervals. When the trace becomes
+ * too long for these, neighbouring intervals are merged into wider ones.
+ */
 #include "simulate/report/timeline.h"
 
 #include <stdbool.h>
 
 #include "base/number.h"
 
-/* Each is a multiple of the one before. A thousand of the last exceed the range of the clock. */
+/* Widths, each a multiple of the one before. A thousand of the last exceed all times. */
 static const uint64_t widths[] = {
     NS_PER_MS,           2 * NS_PER_MS,   10 * NS_PER_MS,  20 * NS_PER_MS,
     100 * NS_PER_MS,     200 * NS_PER_MS, NS_PER_S,        2 * NS_PER_S,
@@ -26,6 +30,7 @@ static void add_to_counts(struct timeline_counts *to, const struct timeline_coun
 	to->denied += more->denied;
 }
 
+/* Changes to the next width: adds neighbouring intervals together, in place. */
 static void merge_intervals(struct timeline *t)
 {
 	uint64_t factor = widths[t->width + 1] / widths[t->width], first = t->first / factor;
@@ -63,9 +68,10 @@ static size_t extend_to(struct timeline *t, uint64_t at_ns)
 
 void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts more)
 {
-	bool same = at_ns - t->latest_ns < t->latest_width_ns;
+	/* Wraps to a large number for a time before the latest interval. */
+	bool is_in_latest = at_ns - t->latest_ns < t->latest_width_ns;
 
-	add_to_counts(&t->counts[same ? t->latest : extend_to(t, at_ns)], &more);
+	add_to_counts(&t->counts[is_in_latest ? t->latest : extend_to(t, at_ns)], &more);
 }
 
 void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, size_t field)
