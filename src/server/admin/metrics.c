@@ -1,3 +1,8 @@
+/*
+ * metrics.c: counts requests, decisions and errors of the server, and renders the page /metrics
+ * that Prometheus reads. Counters are described by tables ("families"); each event loop has
+ * counters of its own, which the page adds up.
+ */
 #include "server/admin/metrics.h"
 
 #include <stdio.h>
@@ -16,7 +21,7 @@ struct label {
 };
 
 static const char *const protocols[METRICS_PROTOCOL_COUNT] = {"http", "resp"};
-static const char *const booleans[] = {"false", "true"};
+static const char *const false_true[] = {"false", "true"};
 static const char *const results[] = {"failure", "success"};
 static const char *const policies[METRICS_FAILURE_COUNT] = {
     [RULES_LOCAL] = "local", [RULES_OPEN] = "open", [RULES_CLOSED] = "closed"};
@@ -42,39 +47,41 @@ static const char *const errors[METRICS_STATUS_COUNT] = {
 /* clang-format on */
 
 /*
- * Counters with up to two labels. They form an array in the counters of each loop, whose last index
- * belongs to the last label.
+ * A metric: counters with up to two labels. They form an array in the counters of each loop, whose
+ * last index belongs to the last label.
  */
 struct family {
 	const char *name, *type, *help;
-	size_t at;      /* offset of the array */
-	size_t also;    /* offset of an array that is added to it, or 0 */
-	uint64_t zeros; /* a set of counters that are shown even if they are 0 */
+	size_t offset;        /* of the array */
+	size_t added_offset;  /* of an array that is added to it, or 0 */
+	uint64_t shown_zeros; /* a bit for each counter of the array that is shown even if it is 0 */
 	struct label labels[2];
-	const char *former; /* a name that the next version leaves out, or NULL */
+	const char *former_name; /* shown, too, until the next version leaves it out; or NULL */
 };
 
 #define FORMER_HELP "Former name of a metric, which the next version leaves out."
 
-#define ALL             UINT64_MAX
-#define BIT(number)     (UINT64_C(1) << (number))
-#define OF_LOOP(field)  offsetof(struct metrics_loop, field)
-#define OF_LIMIT(field) offsetof(struct metrics_counts, field)
+#define ALL_COUNTERS        UINT64_MAX
+#define COUNTER_BIT(number) (UINT64_C(1) << (number))
+#define OF_LOOP(field)      offsetof(struct metrics_loop, field)
+#define OF_LIMIT(field)     offsetof(struct metrics_counts, field)
 
 /* One for each limit in each loop. */
-static const struct family of_limits[] = {
+static const struct family limit_families[] = {
     {"weir_decisions_total", "counter",
      "Decisions by limit and reason; no limit: no rule applied, or one answered by itself.",
-     OF_LIMIT(decisions), .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)},
-     /* Alerts on any limit need these two. */
-     .zeros = BIT(2 * WEIR_REASON_OK + true) | BIT(2 * WEIR_REASON_OVER_LIMIT + false)},
+     OF_LIMIT(decisions), .labels = {LABEL("reason", reasons), LABEL("allowed", false_true)},
+     /* Alerts on any limit need these two: [reason][allowed] */
+     .shown_zeros =
+         COUNTER_BIT(2 * WEIR_REASON_OK + true) | COUNTER_BIT(2 * WEIR_REASON_OVER_LIMIT + false)},
     {"weir_shadow_decisions_total", "counter",
      "Decisions of rules in shadow mode, which change no answer.", OF_LIMIT(decisions[1]),
-     .labels = {LABEL("reason", reasons), LABEL("allowed", booleans)}},
+     .labels = {LABEL("reason", reasons), LABEL("allowed", false_true)}},
     /* Sums enforced rules, direct calls and shadow rules, because the remedy is the same. */
     {"weir_no_room_total", "counter",
      "Denials because all entries of the limit's own table were in use.",
-     OF_LIMIT(decisions[0][WEIR_REASON_NO_ROOM]), OF_LIMIT(decisions[1][WEIR_REASON_NO_ROOM]), ALL},
+     OF_LIMIT(decisions[0][WEIR_REASON_NO_ROOM]), OF_LIMIT(decisions[1][WEIR_REASON_NO_ROOM]),
+     ALL_COUNTERS},
     {"weir_store_failures_total", "counter",
      "Operations on limits that their Redis could not do, by what Weir did instead.",
      OF_LIMIT(failures), .labels = {LABEL("policy", policies)}},
@@ -85,32 +92,32 @@ static const struct family of_limits[] = {
 };
 
 /* One for each loop. */
-static const struct family of_loops[] = {
+static const struct family loop_families[] = {
     {"weir_requests_total", "counter", "Requests answered; a batch is one.", OF_LOOP(requests),
-     .zeros = ALL, .labels = {LABEL("protocol", protocols)}},
+     .shown_zeros = ALL_COUNTERS, .labels = {LABEL("protocol", protocols)}},
     {"weir_errors_total", "counter", "Requests, and elements of batches, answered with an error.",
-     OF_LOOP(errors), .zeros = ALL,
+     OF_LOOP(errors), .shown_zeros = ALL_COUNTERS,
      .labels = {LABEL("protocol", protocols), LABEL("status", errors)}},
     {"weir_permits_total", "counter",
      "Permits by their fate; not_held: refunded or reported too late, or twice.", OF_LOOP(permits),
-     .zeros = ALL, .labels = {LABEL("event", fates)}},
+     .shown_zeros = ALL_COUNTERS, .labels = {LABEL("event", fates)}},
     {"weir_transactions_bytes", "gauge", "Memory of commands between MULTI and EXEC.",
-     OF_LOOP(transaction_bytes), .zeros = ALL},
+     OF_LOOP(transaction_bytes), .shown_zeros = ALL_COUNTERS},
     {"weir_answers_pending", "gauge",
      "Answers that wait for the start of their requests, for keys or for a Redis.",
-     OF_LOOP(pending_answers), .zeros = ALL, .former = "weir_answers_held"},
+     OF_LOOP(pending_answers), .shown_zeros = ALL_COUNTERS, .former_name = "weir_answers_held"},
     {"weir_batches_continued_total", "counter",
      "Iterations of a loop that continued a batch which was too much work for one.",
-     OF_LOOP(continued), .zeros = ALL},
+     OF_LOOP(continued), .shown_zeros = ALL_COUNTERS},
     {"weir_waits_cancelled_total", "counter",
      "Answers that were pending when their client left, or the server stopped.", OF_LOOP(cancelled),
-     .zeros = ALL},
+     .shown_zeros = ALL_COUNTERS},
 };
 
 struct histogram {
 	const char *name, *help;
-	const char *former; /* as in struct family */
-	bool seconds;       /* observed in nanoseconds, shown in seconds */
+	const char *former_name;                  /* as in struct family */
+	bool in_seconds;                          /* observed in nanoseconds, shown in in_seconds */
 	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* ends with 0 */
 };
 
@@ -119,15 +126,16 @@ _Static_assert(REDIS_LATENCY_BUCKETS <= METRICS_BUCKETS_MAX + 1, "those of calls
 static const struct histogram histograms[METRICS_HISTOGRAM_COUNT] = {
     [METRICS_DURATION] = {"weir_request_duration_seconds",
                           "Time from reading a request to its answer, or to a wait for it.",
-                          .seconds = true,
+                          .in_seconds = true,
                           .bounds = {5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000,
                                      2500000, 5000000, 10000000, 50000000, 250000000, NS_PER_S}},
     [METRICS_INTAKE_SIZE] =
         {"weir_iteration_requests",
          "Requests that a thread decided together, with one reading of the clock.",
-         .former = "weir_turn_requests", .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
+         .former_name = "weir_turn_requests",
+         .bounds = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}},
     [METRICS_WAIT] = {"weir_wait_duration_seconds", "How long answers were pending.",
-                      .seconds = true,
+                      .in_seconds = true,
                       .bounds = {1000000, 5000000, 10000000, 25000000, 50000000, 100000000,
                                  250000000, 500000000, NS_PER_S, 5 * NS_PER_S / 2, 5 * NS_PER_S,
                                  10 * NS_PER_S, 30 * NS_PER_S, 60 * NS_PER_S}},
@@ -143,14 +151,15 @@ struct metrics {
 };
 
 /* One for all loops. */
-static const struct family of_all = {"weir_reloads_total",
-                                     "counter",
-                                     "Reloads of the configuration.",
-                                     offsetof(struct metrics, reloads),
-                                     .zeros = ALL,
-                                     .labels = {LABEL("result", results)}};
+static const struct family reload_family = {"weir_reloads_total",
+                                            "counter",
+                                            "Reloads of the configuration.",
+                                            offsetof(struct metrics, reloads),
+                                            .shown_zeros = ALL_COUNTERS,
+                                            .labels = {LABEL("result", results)}};
 
-static void *aligned_zeroed(size_t n, size_t size)
+/* Allocates zeroed memory that begins at a cache line. */
+static void *alloc_cache_lines(size_t n, size_t size)
 {
 	void *memory = aligned_alloc(64, n * size);
 
@@ -168,7 +177,7 @@ struct metrics *metrics_open(size_t loops)
 	metrics->rules = named_counters_open(loops, sizeof(struct metrics_answers));
 	metrics->start_ns = os_wall_ns();
 	metrics->loaded_ns = metrics->start_ns;
-	metrics->loops = aligned_zeroed(loops, sizeof *metrics->loops);
+	metrics->loops = alloc_cache_lines(loops, sizeof *metrics->loops);
 	if (!metrics->loops) {
 		free(metrics);
 		return NULL;
@@ -208,6 +217,7 @@ void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_n
 		atomic_store_explicit(&metrics->loaded_ns, wall_ns, memory_order_relaxed);
 }
 
+/* Adds `n` equal observations to the bucket of the smallest bound that is not below the value. */
 void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram, uint64_t value,
                      uint64_t n)
 {
@@ -231,24 +241,27 @@ struct counters {
 	size_t stride, count;
 };
 
-static struct counters counters_of(const struct metrics *metrics,
-                                   const struct named_counters *limit)
+static struct counters limit_counters_of(const struct metrics *metrics,
+                                         const struct named_counters *limit)
 {
 	return (struct counters){limit->loops, sizeof(struct metrics_counts), metrics->loop_count};
 }
 
-static struct counters loops_of(const struct metrics *metrics)
+static struct counters loop_counters_of(const struct metrics *metrics)
 {
 	return (struct counters){metrics->loops, sizeof *metrics->loops, metrics->loop_count};
 }
 
-static uint64_t sum_counters(struct counters counters, size_t at)
+/* Adds up the counter at `offset` of all loops. */
+static uint64_t sum_counters(struct counters counters, size_t offset)
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < counters.count; i++)
-		sum +=
-		    read_counter((_Atomic uint64_t *)((char *)counters.first + i * counters.stride + at));
+	for (size_t i = 0; i < counters.count; i++) {
+		char *of_loop = (char *)counters.first + i * counters.stride;
+
+		sum += read_counter((_Atomic uint64_t *)(of_loop + offset));
+	}
 	return sum;
 }
 
@@ -261,7 +274,8 @@ uint64_t metrics_answered(const struct metrics *metrics, const struct named_coun
 	                    offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
 }
 
-static void add_head(struct buffer *out, const char *name, const char *type, const char *help)
+static void add_metric_head(struct buffer *out, const char *name, const char *type,
+                            const char *help)
 {
 	buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -279,6 +293,7 @@ static void add_label_value(struct buffer *out, const char *text)
 	}
 }
 
+/* A label of one sample, and its value. */
 struct pair {
 	const char *label; /* NULL if there is none */
 	const char *value;
@@ -286,10 +301,10 @@ struct pair {
 
 #define PAIRS_MAX 3
 
-/* add_line(out, name, "_sum", PAIRS({"store", url}), ns, true) */
+/* add_sample(out, name, "_sum", PAIRS({"store", url}), ns, true) */
 #define PAIRS(...) ((const struct pair[PAIRS_MAX]){__VA_ARGS__})
 
-static void add_pairs(struct buffer *out, const struct pair pairs[PAIRS_MAX])
+static void add_labels(struct buffer *out, const struct pair pairs[PAIRS_MAX])
 {
 	const char *before = "{";
 
@@ -304,39 +319,44 @@ static void add_pairs(struct buffer *out, const struct pair pairs[PAIRS_MAX])
 	buffer_add_text(out, *before == ',' ? "}" : "");
 }
 
-/* Writes `value`, or nanoseconds as seconds. */
-static void add_line(struct buffer *out, const char *name, const char *suffix,
-                     const struct pair pairs[PAIRS_MAX], uint64_t value, bool seconds)
+/* Writes a line with one value: the number, or nanoseconds converted to seconds. */
+static void add_sample(struct buffer *out, const char *name, const char *suffix,
+                       const struct pair pairs[PAIRS_MAX], uint64_t value, bool in_seconds)
 {
-	uint64_t unit = seconds ? NS_PER_S : 1;
+	uint64_t unit = in_seconds ? NS_PER_S : 1;
 
 	buffer_printf(out, "%s%s", name, suffix);
-	add_pairs(out, pairs);
+	add_labels(out, pairs);
 	buffer_printf(out, " %llu", (unsigned long long)(value / unit));
-	if (seconds)
+	if (in_seconds)
 		buffer_printf(out, ".%09llu", (unsigned long long)(value % unit));
 	buffer_add(out, "\n", 1);
 }
 
-/* `limit` is the name for the label "limit", or NULL. */
-static void add_counters(struct buffer *out, const struct family *family, struct counters counters,
-                         const char *limit)
+/*
+ * Writes a line for each counter of a family that is not 0, or shown anyway. `limit` is the value
+ * of the label "limit", or NULL for none.
+ */
+static void add_family_samples(struct buffer *out, const struct family *family,
+                               struct counters counters, const char *limit)
 {
 	const struct label *a = &family->labels[0], *b = &family->labels[1];
-	size_t inner = u64_max(b->count, 1), n = u64_max(a->count, 1) * inner;
+	size_t inner_count = u64_max(b->count, 1), n = u64_max(a->count, 1) * inner_count;
 
 	for (size_t i = 0; i < n; i++) {
 		size_t offset = i * sizeof(uint64_t);
-		uint64_t value = sum_counters(counters, family->at + offset);
-		const char *first = a->name ? a->texts[i / inner] : "";
-		const char *second = b->name ? b->texts[i % inner] : "";
+		uint64_t value = sum_counters(counters, family->offset + offset);
+		const char *first = a->name ? a->texts[i / inner_count] : "";
+		const char *second = b->name ? b->texts[i % inner_count] : "";
+		bool shows_zero = family->shown_zeros >> i & 1;
+		bool has_text = first && second;
 
-		if (family->also)
-			value += sum_counters(counters, family->also + offset);
-		if (first && second && (value > 0 || family->zeros >> i & 1))
-			add_line(out, family->name, "",
-			         PAIRS({limit ? "limit" : NULL, limit}, {a->name, first}, {b->name, second}),
-			         value, false);
+		if (family->added_offset)
+			value += sum_counters(counters, family->added_offset + offset);
+		if (has_text && (value > 0 || shows_zero))
+			add_sample(out, family->name, "",
+			           PAIRS({limit ? "limit" : NULL, limit}, {a->name, first}, {b->name, second}),
+			           value, false);
 	}
 }
 
@@ -344,13 +364,13 @@ static void add_family(struct buffer *out, const struct family *family, struct c
 {
 	struct family former = *family;
 
-	add_head(out, family->name, family->type, family->help);
-	add_counters(out, family, counters, NULL);
-	if (!former.former)
+	add_metric_head(out, family->name, family->type, family->help);
+	add_family_samples(out, family, counters, NULL);
+	if (!former.former_name)
 		return;
-	former.name = former.former;
-	add_head(out, former.name, former.type, FORMER_HELP);
-	add_counters(out, &former, counters, NULL);
+	former.name = former.former_name;
+	add_metric_head(out, former.name, former.type, FORMER_HELP);
+	add_family_samples(out, &former, counters, NULL);
 }
 
 static void add_family_of_limits(struct buffer *out, const struct family *family,
@@ -358,36 +378,41 @@ static void add_family_of_limits(struct buffer *out, const struct family *family
 {
 	const struct named_counters *limit = named_counters_first(&metrics->limits);
 
-	add_head(out, family->name, family->type, family->help);
+	add_metric_head(out, family->name, family->type, family->help);
 	for (; limit; limit = limit->next)
-		add_counters(out, family, counters_of(metrics, limit), limit->name);
+		add_family_samples(out, family, limit_counters_of(metrics, limit), limit->name);
 }
 
-/* There is no series for each key, because callers can make any number of keys. */
+/*
+ * Adds, for each limit that is a circuit breaker, how many keys are in each phase and have changed
+ * it. There is no series for each key, because callers can make any number of keys.
+ */
 static void add_phase_metrics(const struct metrics *metrics, const struct metrics_now *now,
                               struct buffer *out)
 {
 	static const char breakers[] = "weir_breakers",
 	                  phase_changes[] = "weir_breaker_transitions_total";
 
-	add_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
+	add_metric_head(out, breakers, "gauge", "Keys that are not closed now, by phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
 		for (int phase = BREAKER_CLOSED + 1; phase < BREAKER_PHASE_COUNT; phase++)
-			add_line(
+			add_sample(
 			    out, breakers, "",
 			    PAIRS({"limit", now->phases[i].limit->name}, {"phase", breaker_phase_text(phase)}),
 			    now->phases[i].counts[phase], false);
-	add_head(out, phase_changes, "counter", "Keys that changed their phase, by the new phase.");
+	add_metric_head(out, phase_changes, "counter",
+	                "Keys that changed their phase, by the new phase.");
 	for (size_t i = 0; i < now->phases_count; i++)
 		for (int phase = BREAKER_CLOSED; phase < BREAKER_PHASE_COUNT; phase++)
-			add_line(
+			add_sample(
 			    out, phase_changes, "",
 			    PAIRS({"limit", now->phases[i].limit->name}, {"to", breaker_phase_text(phase)}),
-			    sum_counters(counters_of(metrics, now->phases[i].limit),
+			    sum_counters(limit_counters_of(metrics, now->phases[i].limit),
 			                 OF_LIMIT(phase_changes[phase])),
 			    false);
 }
 
+/* Adds the counters of each Redis. */
 static void add_stores(const struct metrics_now *now, struct buffer *out)
 {
 #define OF_STORE(field) offsetof(struct redis_stats, field)
@@ -408,30 +433,30 @@ static void add_stores(const struct metrics_now *now, struct buffer *out)
 	};
 #undef OF_STORE
 
-	add_head(out, "weir_store_up", "gauge", "Whether a Redis can be used.");
+	add_metric_head(out, "weir_store_up", "gauge", "Whether a Redis can be used.");
 	for (size_t i = 0; i < now->store_count; i++)
-		add_line(out, "weir_store_up", "", PAIRS({"store", now->stores[i].name}),
-		         now->stores[i].stats.is_up, false);
+		add_sample(out, "weir_store_up", "", PAIRS({"store", now->stores[i].name}),
+		           now->stores[i].stats.is_up, false);
 	for (size_t c = 0; c < sizeof counters / sizeof *counters; c++) {
-		add_head(out, counters[c].name, "counter", counters[c].help);
+		add_metric_head(out, counters[c].name, "counter", counters[c].help);
 		for (size_t i = 0; i < now->store_count; i++) {
 			uint64_t value;
 
 			memcpy(&value, (const char *)&now->stores[i].stats + counters[c].offset, sizeof value);
-			add_line(out, counters[c].name, "", PAIRS({"store", now->stores[i].name}), value,
-			         false);
+			add_sample(out, counters[c].name, "", PAIRS({"store", now->stores[i].name}), value,
+			           false);
 		}
 	}
 }
 
 /*
- * `of` is the label of a store, or empty. `counts` has one element for each bound, and one above
- * all bounds.
+ * Writes the lines of a histogram, in which each bucket includes all smaller ones. `of` is the
+ * label of a store, or empty. `counts` has one element for each bound, and one above all bounds.
  */
 static void add_buckets(struct buffer *out, const struct histogram *histogram, struct pair of,
                         const uint64_t *counts, uint64_t sum)
 {
-	bool seconds = histogram->seconds;
+	bool in_seconds = histogram->in_seconds;
 	uint64_t count = 0;
 	size_t i = 0;
 
@@ -440,51 +465,54 @@ static void add_buckets(struct buffer *out, const struct histogram *histogram, s
 		uint64_t value = histogram->bounds[i];
 
 		if (value > 0)
-			format_decimal(bound, (double)value / (seconds ? (double)NS_PER_S : 1));
+			format_decimal(bound, (double)value / (in_seconds ? (double)NS_PER_S : 1));
 		count += counts[i];
-		add_line(out, histogram->name, "_bucket", PAIRS(of, {"le", bound}), count, false);
+		add_sample(out, histogram->name, "_bucket", PAIRS(of, {"le", bound}), count, false);
 	} while (histogram->bounds[i++] > 0);
-	add_line(out, histogram->name, "_sum", PAIRS(of), sum, seconds);
-	add_line(out, histogram->name, "_count", PAIRS(of), count, false);
+	add_sample(out, histogram->name, "_sum", PAIRS(of), sum, in_seconds);
+	add_sample(out, histogram->name, "_count", PAIRS(of), count, false);
 }
 
-static void add_times(const struct metrics_now *now, struct buffer *out)
+/* Adds the histogram of the durations of calls to each Redis. */
+static void add_store_latency(const struct metrics_now *now, struct buffer *out)
 {
 	struct histogram times = {"weir_store_call_duration_seconds",
 	                          "Time from sending a call to a Redis to its answer.",
-	                          .seconds = true};
+	                          .in_seconds = true};
 
 	for (size_t b = 0; b < REDIS_LATENCY_BUCKETS - 1; b++)
 		times.bounds[b] = redis_latency_bound_ns(b);
-	add_head(out, times.name, "histogram", times.help);
+	add_metric_head(out, times.name, "histogram", times.help);
 	for (size_t i = 0; i < now->store_count; i++)
 		add_buckets(out, &times, (struct pair){"store", now->stores[i].name},
 		            now->stores[i].stats.latency_counts, now->stores[i].stats.latency_sum_ns);
 }
 
+/* Adds a histogram of all loops; its sum is a time or a number of requests. */
 static void add_histogram(const struct metrics *metrics, size_t h, struct buffer *out)
 {
-	uint64_t time_or_count = sum_counters(loops_of(metrics), OF_LOOP(histograms[h].sum));
+	uint64_t time_or_count = sum_counters(loop_counters_of(metrics), OF_LOOP(histograms[h].sum));
 	struct histogram former = histograms[h];
 	uint64_t counts[METRICS_BUCKETS_MAX + 1];
 
 	for (size_t b = 0; b <= METRICS_BUCKETS_MAX; b++)
-		counts[b] = sum_counters(loops_of(metrics), OF_LOOP(histograms[h].buckets[b]));
-	add_head(out, histograms[h].name, "histogram", histograms[h].help);
+		counts[b] = sum_counters(loop_counters_of(metrics), OF_LOOP(histograms[h].buckets[b]));
+	add_metric_head(out, histograms[h].name, "histogram", histograms[h].help);
 	add_buckets(out, &histograms[h], (struct pair){0}, counts, time_or_count);
-	if (former.former) {
-		former.name = former.former;
-		add_head(out, former.name, "histogram", FORMER_HELP);
+	if (former.former_name) {
+		former.name = former.former_name;
+		add_metric_head(out, former.name, "histogram", FORMER_HELP);
 		add_buckets(out, &former, (struct pair){0}, counts, time_or_count);
 	}
 }
 
+/* Adds the metrics that have one value and no labels. */
 static void add_singles(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
 	const struct {
 		const char *name, *type, *help;
 		uint64_t value;
-		bool seconds; /* known in nanoseconds, shown in seconds */
+		bool in_seconds; /* known in nanoseconds, shown in in_seconds */
 	} singles[] = {
 	    {"weir_config_loaded_timestamp_seconds", "gauge",
 	     "When the running configuration was loaded, in Unix time.",
@@ -518,24 +546,24 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	};
 
 	for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
-		add_head(out, singles[i].name, singles[i].type, singles[i].help);
-		add_line(out, singles[i].name, "", PAIRS({0}), singles[i].value, singles[i].seconds);
+		add_metric_head(out, singles[i].name, singles[i].type, singles[i].help);
+		add_sample(out, singles[i].name, "", PAIRS({0}), singles[i].value, singles[i].in_seconds);
 	}
-	add_head(out, "weir_build_info", "gauge", "The version that runs.");
-	add_line(out, "weir_build_info", "", PAIRS({"version", weir_version()}), 1, false);
+	add_metric_head(out, "weir_build_info", "gauge", "The version that runs.");
+	add_sample(out, "weir_build_info", "", PAIRS({"version", weir_version()}), 1, false);
 }
 
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
-	for (size_t i = 0; i < sizeof of_limits / sizeof *of_limits; i++)
-		add_family_of_limits(out, &of_limits[i], metrics);
+	for (size_t i = 0; i < sizeof limit_families / sizeof *limit_families; i++)
+		add_family_of_limits(out, &limit_families[i], metrics);
 	add_phase_metrics(metrics, now, out);
 	add_stores(now, out);
-	add_times(now, out);
-	for (size_t i = 0; i < sizeof of_loops / sizeof *of_loops; i++)
-		add_family(out, &of_loops[i], loops_of(metrics));
+	add_store_latency(now, out);
+	for (size_t i = 0; i < sizeof loop_families / sizeof *loop_families; i++)
+		add_family(out, &loop_families[i], loop_counters_of(metrics));
 	for (size_t h = 0; h < METRICS_HISTOGRAM_COUNT; h++)
 		add_histogram(metrics, h, out);
-	add_family(out, &of_all, (struct counters){metrics, 0, 1});
+	add_family(out, &reload_family, (struct counters){metrics, 0, 1});
 	add_singles(metrics, now, out);
 }

@@ -1,3 +1,8 @@
+/*
+ * page.c: renders long answers that are the same for all clients: /metrics, the lists of limits and
+ * of denied keys, and the pages of Koala. A worker renders a page once for all requests that it has
+ * read together (an intake).
+ */
 #include "server/admin/page.h"
 
 #include "engine/engine.h"
@@ -6,14 +11,15 @@
 #include "server/requests/work_error.h"
 
 /* The assumed size of a page that was never rendered. */
-#define SIZE_MIN ((size_t)16 << 10)
+#define ASSUMED_SIZE ((size_t)16 << 10)
 
 _Static_assert(TOP_SHOWN_MAX == REQUEST_TOP_MAX, "any list asked for is the beginning of the page");
 
 /*
- * Finds the stores that this worker has clients of. After reloads several may be at the same Redis.
+ * Collects the counters of each Redis that this worker is a client of. After reloads several stores
+ * may be at the same Redis: their counters are added. Returns false if memory is short.
  */
-static bool find_stores(struct decider *decider, struct metrics_now *now)
+static bool collect_store_metrics(struct decider *decider, struct metrics_now *now)
 {
 	size_t n = store_clients_count(decider->store_clients);
 	struct metrics_store *found = arena_array(&decider->arena, n, sizeof *found);
@@ -25,20 +31,21 @@ static bool find_stores(struct decider *decider, struct metrics_now *now)
 		const struct store *store = decider->store_clients->by_store[i]->store;
 		const char *name = redis_store_name(store);
 		struct redis_stats stats;
-		size_t at = 0;
+		size_t same = 0; /* index of the same Redis in `found` */
 
 		redis_store_stats(store, &stats);
-		while (at < now->store_count && strcmp(found[at].name, name) != 0)
-			at++;
-		if (at < now->store_count)
-			redis_stats_add(&found[at].stats, &stats);
+		while (same < now->store_count && strcmp(found[same].name, name) != 0)
+			same++;
+		if (same < now->store_count)
+			redis_stats_add(&found[same].stats, &stats);
 		else
 			found[now->store_count++] = (struct metrics_store){name, stats};
 	}
 	return true;
 }
 
-static bool find_phases(struct decider *decider, struct metrics_now *now)
+/* Counts the keys in each phase, for limits that have phases. Returns false if memory is short. */
+static bool count_keys_in_phases(struct decider *decider, struct metrics_now *now)
 {
 	const struct weir_engine *engine = decider->config->engine;
 	size_t n = engine_limit_count(engine);
@@ -46,19 +53,20 @@ static bool find_phases(struct decider *decider, struct metrics_now *now)
 
 	for (size_t i = 0; found && i < n; i++) {
 		const weir_limit *limit = engine_limit_at(engine, i);
-		struct metrics_phases *of = &found[now->phases_count];
+		struct metrics_phases *phases = &found[now->phases_count];
 
 		if (!algo_has_phases(&limit->algo))
 			continue;
-		of->limit = decider->config->limit_counters[i];
+		phases->limit = decider->config->limit_counters[i];
 		store_count_phases(decider->shared->table->store, &limit->algo, decider->context.at.now_ns,
-		                   of->counts);
+		                   phases->counts);
 		now->phases_count++;
 	}
 	now->phases = found;
 	return found;
 }
 
+/* Returns 0 or ENOMEM, as all functions that render a page. */
 static int render_metrics(struct decider *decider, struct buffer *out)
 {
 	struct worker_shared *shared = decider->shared;
@@ -75,7 +83,7 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 	    .usage = os_usage(),
 	};
 
-	if (!find_stores(decider, &now) || !find_phases(decider, &now))
+	if (!collect_store_metrics(decider, &now) || !count_keys_in_phases(decider, &now))
 		return WEIR_ENOMEM;
 	weir_table_stats(shared->table, decider->context.at.now_ns, &now.table);
 	metrics_render(shared->metrics, &now, out);
@@ -103,7 +111,7 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct decider *decider, struc
 
 size_t page_size(const struct pages *pages, enum request_kind kind)
 {
-	return u64_max(pages->by_kind[kind].text.len, SIZE_MIN);
+	return u64_max(pages->by_kind[kind].text.len, ASSUMED_SIZE);
 }
 
 /* Renders the page, unless this intake has rendered it already. */
@@ -125,18 +133,20 @@ static int render_page(struct decider *decider, enum request_kind kind)
 	return status;
 }
 
+/* Answers with the page, or with the part of it that the request asks for. */
 void page_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	enum request_kind kind = work->kind;
 	const struct buffer *text = &decider->pages.by_kind[kind].text;
 	int status = render_page(decider, kind);
 	struct slice body = {text->data, text->len};
+	bool one_rule;
 
 	if (status == WEIR_OK && kind == REQUEST_TOP)
 		body = top_first(body, &decider->pages.top_ends, work->full_request->top_count,
 		                 &decider->arena);
-	/* Koala's pages: one rule alone */
-	if (status == WEIR_OK && kind >= REQUEST_POLICY && work->full_request->name.len > 0) {
+	one_rule = kind >= REQUEST_POLICY && work->full_request->name.len > 0; /* of Koala's pages */
+	if (status == WEIR_OK && one_rule) {
 		body = koala_find_line(decider, body, work->full_request->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
 	} else if (!body.data) {
