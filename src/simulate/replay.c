@@ -1,3 +1,8 @@
+/*
+ * replay.c: decides the requests of a log in batches, by each scenario in turn, and counts the
+ * decisions. A scenario is a configuration, or a limit of its own, with its table and counters.
+ * Where the log has the ends of requests, it reports them to the limits that judge outcomes.
+ */
 #include "simulate/replay.h"
 
 #include <stdlib.h>
@@ -11,12 +16,13 @@
 #define BATCH          32
 #define PROGRESS_EVERY 65536
 
+/* A replay while it runs. */
 struct run {
 	struct replay *replay;
 	struct order *order;
 	struct scenario *scenario; /* the one that decides the batch now */
 	struct arena arena;        /* for its plans */
-	struct arena ends;         /* for the plan of a report */
+	struct arena brief_arena;  /* for a plan that ends at once, such as that of a report */
 	size_t attributes;         /* number of these among the fields; those of endings follow */
 	bool reads_ends;
 	struct ordered_record *batch[BATCH];
@@ -44,7 +50,8 @@ static void add_number(struct buffer *out, const char *name, uint64_t value)
 	buffer_add_u64(out, value);
 }
 
-static void add_begin(struct buffer *out, const struct ordered_record *ordered, const char *limit)
+/* Begins a line of the decisions' output, up to the limit's name, whose quote stays open. */
+static void begin_decision_line(struct buffer *out, const struct ordered_record *ordered, const char *limit)
 {
 	add_number(out, "{\"n\":", ordered->number);
 	buffer_add_text(out, ",\"time\":");
@@ -53,10 +60,10 @@ static void add_begin(struct buffer *out, const struct ordered_record *ordered, 
 	buffer_add_json(out, slice_of(limit));
 }
 
-static void add_decision(struct buffer *out, const struct ordered_record *ordered,
+static void add_decision_line(struct buffer *out, const struct ordered_record *ordered,
                          const struct plan_step *step, const struct weir_decision *d)
 {
-	add_begin(out, ordered, step->limit->name);
+	begin_decision_line(out, ordered, step->limit->name);
 	buffer_add_text(out, "\",\"key\":\"");
 	buffer_add_json(out, step->key_name);
 	buffer_add_text(out, d->allowed ? "\",\"allowed\":true" : "\",\"allowed\":false");
@@ -69,12 +76,14 @@ static void add_decision(struct buffer *out, const struct ordered_record *ordere
 	              step->shadow ? ",\"shadow\":true" : "");
 }
 
+/* Returns the counters of the step's limit. */
 static struct tally *tally_of(const struct scenario *scenario, const struct plan_step *step)
 {
 	return &scenario->tallies[engine_limit_index(scenario->engine, step->limit)];
 }
 
-static void observe(void *context, const struct plan_step *step)
+/* An engine_observer: counts the decision of a step, and writes its line if wanted. */
+static void count_step(void *context, const struct plan_step *step)
 {
 	struct observed *observed = context;
 	const struct weir_decision *d = &observed->plan->step_decisions[step - observed->plan->steps];
@@ -85,9 +94,10 @@ static void observe(void *context, const struct plan_step *step)
 		tally_count_end(tally, d->allowed, observed->ordered->outcome,
 		                observed->ordered->latency_ns);
 	if (observed->output)
-		add_decision(observed->output, observed->ordered, step, d);
+		add_decision_line(observed->output, observed->ordered, step, d);
 }
 
+/* Records the phase that a breaker's key has after the step, for the report's timelines. */
 static void observe_phase(void *context, const struct plan_step *step,
                           const struct algo_decision *outcome)
 {
@@ -98,7 +108,10 @@ static void observe_phase(void *context, const struct plan_step *step,
 	                                   observed->now_ns);
 }
 
-/* Plans a request in the present scenario, and prefetches its keys. */
+/*
+ * Prepares the plan of a request in the scenario that decides now, and prefetches its keys. A plan
+ * whose end is reported gets a permit, by which report_next_end finds the charges. Returns a status.
+ */
 static int plan_request(struct run *run, const struct ordered_record *ordered, struct plan *plan)
 {
 	const struct scenario *scenario = run->scenario;
@@ -124,7 +137,10 @@ static int plan_request(struct run *run, const struct ordered_record *ordered, s
 	return plan->step_decisions ? WEIR_OK : WEIR_ENOMEM;
 }
 
-/* The fields of keys that the request lacks. */
+/*
+ * Returns the fields that the request lacks although the keys of its rules are made of them, a bit
+ * each.
+ */
 static uint64_t missing_fields(const struct scenario *scenario,
                                const struct ordered_record *ordered, const struct plan *plan)
 {
@@ -138,7 +154,8 @@ static uint64_t missing_fields(const struct scenario *scenario,
 	return missing;
 }
 
-static void prepare(void *context, size_t start, size_t end)
+/* The first stage of the batch's pipeline, for its requests from `start` to before `end`. */
+static void prepare_requests(void *context, size_t start, size_t end)
 {
 	struct run *run = context;
 
@@ -149,7 +166,8 @@ static void prepare(void *context, size_t start, size_t end)
 	}
 }
 
-static void locate(void *context, size_t start, size_t end)
+/* The second stage: finds the cells of the keys, which the first stage has prefetched. */
+static void locate_cells(void *context, size_t start, size_t end)
 {
 	struct run *run = context;
 	const struct scenario *scenario = run->scenario;
@@ -171,7 +189,7 @@ static void locate(void *context, size_t start, size_t end)
  * Counts a request of too high a cost as a hit of its key, in a scenario of a single limit. A
  * request whose key is the error, so that no cost would be accepted, is not counted.
  */
-static void refuse_cost(struct run *run, const struct ordered_record *ordered)
+static void count_hit_of_excessive_cost(struct run *run, const struct ordered_record *ordered)
 {
 	struct scenario *scenario = run->scenario;
 	const struct engine_values values = {scenario->attributes, ordered->values,
@@ -179,13 +197,14 @@ static void refuse_cost(struct run *run, const struct ordered_record *ordered)
 	struct plan plan;
 
 	if (engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, 1}, &values,
-	                          &run->ends, &plan) == WEIR_OK &&
+	                          &run->brief_arena, &plan) == WEIR_OK &&
 	    plan.step_count == 1)
 		tally_refuse(&scenario->tallies[0], &plan.steps[0]);
-	arena_reset(&run->ends);
+	arena_reset(&run->brief_arena);
 }
 
-static void refuse(struct run *run, size_t i)
+/* Counts a request that could not be prepared, and writes a line with the error if wanted. */
+static void count_error(struct run *run, size_t i)
 {
 	struct scenario *scenario = run->scenario;
 	int status = run->statuses[i];
@@ -193,16 +212,16 @@ static void refuse(struct run *run, size_t i)
 	run->failed |= status == WEIR_ENOMEM;
 	scenario->errors++;
 	if (scenario->own)
-		refuse_cost(run, run->batch[i]);
+		count_hit_of_excessive_cost(run, run->batch[i]);
 	if (!run->replay->decisions)
 		return;
-	add_begin(&run->outputs[i], run->batch[i],
+	begin_decision_line(&run->outputs[i], run->batch[i],
 	          scenario->own ? scenario->tallies[0].limit->name : "");
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
 /* Reports the end of the request that ends next, at its time but not later than now. */
-static void end_next(struct run *run, uint64_t now_ns)
+static void report_next_end(struct run *run, uint64_t now_ns)
 {
 	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
@@ -213,7 +232,7 @@ static void end_next(struct run *run, uint64_t now_ns)
 	struct weir_decision d;
 	struct plan plan;
 
-	if (engine_prepare_permits(scenario->engine, &ended.permits, NULL, &run->ends, &plan) ==
+	if (engine_prepare_permits(scenario->engine, &ended.permits, NULL, &run->brief_arena, &plan) ==
 	    WEIR_OK) {
 		plan.outcome = ended.outcome;
 		plan.latency_ns = ended.latency_ns;
@@ -223,16 +242,18 @@ static void end_next(struct run *run, uint64_t now_ns)
 	} else {
 		run->failed = true;
 	}
-	arena_reset(&run->ends);
+	arena_reset(&run->brief_arena);
 }
 
-static void end_until(struct run *run, uint64_t now_ns)
+/* Reports all ends of requests that are due by now. */
+static void report_ends_until(struct run *run, uint64_t now_ns)
 {
 	while (run->scenario->inflight.heap.count > 0 &&
 	       inflight_due_ns(&run->scenario->inflight) <= now_ns)
-		end_next(run, now_ns);
+		report_next_end(run, now_ns);
 }
 
+/* Returns when the last charge of the plan ends by itself, if no report comes before. */
 static uint64_t reported_until_ns(const struct plan *plan)
 {
 	uint64_t until_ns = 0;
@@ -256,13 +277,14 @@ static void schedule_end(struct run *run, const struct ordered_record *ordered,
 		return;
 	if (inflight_is_full(&scenario->inflight)) {
 		run->replay->early++;
-		end_next(run, ordered->time_ns);
+		report_next_end(run, ordered->time_ns);
 	}
 	engine_fill_permits(plan, &ended.permits, NULL);
 	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
 }
 
-static void decide(void *owner, size_t start, size_t end)
+/* The last stage: decides the requests one after another, with the ends due before each. */
+static void decide_requests(void *owner, size_t start, size_t end)
 {
 	struct run *run = owner;
 	struct scenario *scenario = run->scenario;
@@ -273,15 +295,15 @@ static void decide(void *owner, size_t start, size_t end)
 		struct observed observed = {scenario, ordered->time_ns,
 		                            false,    ordered,
 		                            plan,     run->replay->decisions ? &run->outputs[i] : NULL};
-		struct decision_context context = {scenario->table, moment_given(ordered->time_ns), observe,
+		struct decision_context context = {scenario->table, moment_given(ordered->time_ns), count_step,
 		                                   &observed, .phase_changed = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
-			refuse(run, i);
+			count_error(run, i);
 			continue;
 		}
-		end_until(run, ordered->time_ns);
+		report_ends_until(run, ordered->time_ns);
 		engine_decide(&context, plan, &d);
 		if (__builtin_expect(plan->permit.id != 0, 0))
 			schedule_end(run, ordered, plan);
@@ -315,7 +337,7 @@ static void flush_batch(struct run *run)
 
 	for (size_t l = 0; l < replay->scenario_count; l++) {
 		run->scenario = &replay->scenarios[l];
-		pipeline_run((struct pipeline){BATCH, {prepare, locate, decide}}, run->count, run);
+		pipeline_run((struct pipeline){BATCH, {prepare_requests, locate_cells, decide_requests}}, run->count, run);
 		arena_reset(&run->arena);
 	}
 	for (size_t i = 0; i < run->count; i++) {
@@ -343,6 +365,7 @@ static void add_to_batch(struct run *run, struct ordered_record *ordered)
 		flush_batch(run);
 }
 
+/* Sorts a record in by its time. While there is no memory for it, decides older requests. */
 static void add_request(struct run *run, const struct record *record)
 {
 	while (!order_add(run->order, record, run->attributes)) {
@@ -352,7 +375,7 @@ static void add_request(struct run *run, const struct record *record)
 	}
 }
 
-/* Ends the requests that are in flight at the end of the log. */
+/* After the log: reports the ends of the requests in flight, and ends the breakers' timelines. */
 static void end_scenario(struct run *run, struct scenario *scenario)
 {
 	uint64_t last_ns = run->replay->last_ns;
@@ -360,13 +383,14 @@ static void end_scenario(struct run *run, struct scenario *scenario)
 	run->scenario = scenario;
 	while (scenario->inflight.heap.count > 0) {
 		last_ns = inflight_due_ns(&scenario->inflight);
-		end_next(run, last_ns);
+		report_next_end(run, last_ns);
 	}
 	for (size_t i = 0; i < scenario->tally_count; i++)
 		if (scenario->tallies[i].phases)
 			phases_end(scenario->tallies[i].phases, &scenario->tallies[i].limit->algo, last_ns);
 }
 
+/* Reads and decides the whole log. Returns a status; run->failed may be set as well. */
 static int read_all(struct run *run, const struct source *source, struct record *record,
                     struct weir_error *error)
 {
@@ -407,6 +431,7 @@ static void bind_fields(struct run *run)
 		endings_add_fields(&replay->endings, &replay->fields);
 }
 
+/* The first pass finds the widest timeline, and the second one brings all to its width. */
 void replay_widen(const struct replay *replay, size_t most)
 {
 	const struct timeline *widest = NULL;
@@ -442,7 +467,7 @@ int replay_run(struct replay *replay, const struct source *source, struct weir_e
 		status = read_all(run, source, record, error);
 		replay->order = *order_stats(order);
 		arena_free(&run->arena);
-		arena_free(&run->ends);
+		arena_free(&run->brief_arena);
 		if (status == WEIR_OK && replay->decisions &&
 		    (run->failed || fflush(replay->decisions) != 0))
 			status = error_set(error, WEIR_EIO, "can't write the decisions: %m");
