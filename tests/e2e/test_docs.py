@@ -346,7 +346,7 @@ def test_all_metrics_and_events_are_documented_and_exist(example):
 
 def test_the_documented_settings_that_need_a_restart_are_those_of_the_server():
     source = (ROOT / "src/server/config/reload.c").read_text()
-    table = re.search(r"fixed\[\] = \{\n(.*?)\};", source[source.index("warn_restart_needed("):], re.S)[1]
+    table = re.search(r"settings\[\] = \{\n(.*?)\};", source[source.index("warn_restart_needed("):], re.S)[1]
     in_code = re.findall(r'\{"([\w.]+)",', table)
     assert "store_timeout" in in_code
     for document, part in (("docs/operations.md", r"These settings of the file change with a restart only[^.:]*(.*?)\n\n"),
