@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    remark_sort(config) != 0)
 		abort();
 	for (const struct rules_remark *remark = config->remarks.first; remark; remark = remark->next)
-		if (strncmp(remark->said.text, "expected ", strlen("expected ")) != 0)
+		if (strncmp(remark->content.text, "expected ", strlen("expected ")) != 0)
 			abort();
 	if (config->remarks.errors == 0)
 		print(config);

@@ -25,13 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(permits.charges, data, permits.count * sizeof *permits.charges);
 		for (size_t i = 0; i < permits.count; i++)
 			if (data[i] & 1)
-				names.of[i] = (struct slice){(const char *)data, u64_min(data[i], size)};
+				names.key_names[i] = (struct slice){(const char *)data, u64_min(data[i], size)};
 		again = permit_text_write(&permits, &names, &secret, &arena);
 		if (!permit_text_read(again, &secret, &arena, &found, &found_names) ||
 		    memcmp(&found, &permits, sizeof found) != 0)
 			abort();
 		for (size_t i = 0; i < permits.count; i++)
-			if (!slice_equal(names.of[i], found_names.of[i]))
+			if (!slice_equal(names.key_names[i], found_names.key_names[i]))
 				abort();
 	}
 	arena_free(&arena);

@@ -63,7 +63,7 @@ static void replied(struct pending_reply *base, const struct redis_reply *reply)
 	command_clock(reply, call->count);
 	for (size_t i = 0; i < call->count; i++)
 		if (command_read(call->steps, call->count, i, reply, &result) == COMMAND_DONE)
-			for (size_t k = 0; k < call->steps[i]->repeat; k++)
+			for (size_t k = 0; k < call->steps[i]->request_count; k++)
 				check(call->steps[i], &result.outcomes[k]);
 	if (call->next)
 		ask(call->next);
@@ -99,9 +99,9 @@ static void make_steps(const uint8_t *data, struct redis_command *steps, struct 
 		    .limit = &limits[(data[0] + i * (data[0] / LIMITS)) % LIMITS],
 		    .key = SLICE("weir:{k}:l"),
 		    .call = {.op = refunds ? ALGO_REFUND : ALGO_ACQUIRE, .cost = 1},
-		    .repeat = refunds ? 1 : 1 + (data[1] & 3),
+		    .request_count = refunds ? 1 : 1 + (data[1] & 3),
 		    .group = data[1] & 32 ? 1 : 0,
-		    .at = moment_given(UINT64_C(1700000000000000000)),
+		    .local_time = moment_given(UINT64_C(1700000000000000000)),
 		};
 		call->steps[i] = &steps[i];
 	}
