@@ -128,6 +128,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	connection_receive(connection, (struct slice){(const char *)data + 2, size - 2});
 	connection_close(connection);
 	for (size_t i = 0; i < STEPS; i++)
-		command_end(&steps[i]);
+		command_free_swap(&steps[i]);
 	return 0;
 }
