@@ -184,7 +184,7 @@ def unit_tests(form):
 
 
 # The programs that the tests of a form do not use; of the other forms all are built.
-UNUSED = {"asan": "/bench/", "tsan": "/bench/|/tests/histories/", "check": "/bench/|/tests/histories/"}
+UNUSED = {"asan": "/bench/|/tests/fuzz/", "tsan": "/bench/|/tests/histories/|/tests/fuzz/", "check": "/bench/|/tests/histories/"}
 
 
 def targets(form):
