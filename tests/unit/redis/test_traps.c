@@ -7,44 +7,16 @@
 
 #include <cmocka.h>
 
-#include "base/prng.h"
 #include "base/os/os.h"
+#include "kinds.h"
 #include "real.h"
 
 static struct real real;
 static struct command_result ends[CALL_COMMANDS_MAX];
 
-/* So slow that nothing leaks, and no key ends, while the machine stands still for seconds. */
-static const struct weir_limit_options all_kinds[] = {
-    {.rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 10},
-    {.rate = {3, 1, WEIR_UNIT_MINUTE}, .burst = 1},
-    {.algorithm = WEIR_ALGORITHM_LEAKY_QUEUE, .rate = {5, 1, WEIR_UNIT_MINUTE}, .burst = 3},
-    {.algorithm = WEIR_ALGORITHM_PACER, .rate = {5, 1, WEIR_UNIT_MINUTE}, .slack = 3, .max_wait_ns = NS_PER_S},
-    {.algorithm = WEIR_ALGORITHM_WARM_UP, .rate = {5, 1, WEIR_UNIT_MINUTE}, .max_wait_ns = NS_PER_S},
-    {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {5, 1, WEIR_UNIT_DAY}},
-    {.algorithm = WEIR_ALGORITHM_RESETTING_BUCKET, .rate = {5, 1, WEIR_UNIT_MINUTE}},
-    {.algorithm = WEIR_ALGORITHM_SLIDING_WINDOW, .rate = {5, 1, WEIR_UNIT_MINUTE}},
-    {.algorithm = WEIR_ALGORITHM_SLIDING_COUNTER, .rate = {5, 1, WEIR_UNIT_MINUTE}},
-    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {5, 1, WEIR_UNIT_MINUTE}},
-    {.algorithm = WEIR_ALGORITHM_BASE, .base = 3, .rate = {2, 1, WEIR_UNIT_MINUTE}},
-    {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 5},
-};
-
-#define KINDS (sizeof all_kinds / sizeof *all_kinds)
-
-static struct algo_limit limits[KINDS];
-
 static struct moment now(void)
 {
 	return moment_given(os_wall_ns());
-}
-
-static struct algo_limit limit_of(struct weir_limit_options options)
-{
-	struct algo_limit limit;
-
-	assert_int_equal(algo_limit_init(&limit, &options, NULL), WEIR_OK);
-	return limit;
 }
 
 static const struct algo_decision *take_at(const struct algo_limit *limit, const char *key,
@@ -747,100 +719,10 @@ static void an_invalid_value_is_replaced(void **state)
 	}
 }
 
-/* Hostile replies */
-
-static uint64_t drawn(uint64_t most)
-{
-	return prng_next() % (most + 1);
-}
-
-/* A random reply, mostly of the form that a script returns for three commands. */
-static struct redis_reply a_reply(struct redis_reply *items, size_t *left, unsigned depth)
-{
-	static const char *const texts[] = {
-	    "",
-	    "token_bucket 5/m 10 1795341598000000",
-	    "token_bucket 9/s 3 9999999999999999",
-	    "fixed_window d UTC 9999999999999999 9999999999",
-	    "warm_up 5/m 1 9999999999999999999 4294967295",
-	    "sliding_window m 1795341598000000:4294967296 9999999999999999999:1",
-	    "sliding_log m 1795341598000000:1:18446744073709551615 1795341598000000:0:1",
-	    "base m UTC 1795341598000000:4294967296:1 9999999999999999:0",
-	    "sliding_counter m 9999999999999999999:4294967295",
-	    "sliding_log m 3:4:5 6:7:8"};
-	struct redis_reply reply = {.type = (enum redis_type)drawn(REDIS_ARRAY)};
-	size_t n = drawn(8);
-
-	reply.integer = drawn(2) == 0 ? (int64_t)prng_next() : (int64_t)drawn(3) - 1;
-	if (drawn(3) == 0)
-		reply.integer = 1795341598000000;
-	reply.text = slice_of(texts[drawn(sizeof texts / sizeof *texts - 1)]);
-	if (depth == 0 && drawn(3) > 0)
-		reply.type = REDIS_ARRAY;
-	if (reply.type != REDIS_ARRAY || *left < n)
-		return reply;
-	if (depth == 0 && drawn(3) > 0)
-		n = 4;
-	*left -= u64_min(n, *left);
-	reply.items = &items[*left];
-	reply.count = n;
-	for (size_t i = 0; i < n; i++)
-		items[(size_t)(reply.items - items) + i] = a_reply(items, left, depth + 1);
-	if (depth == 0 && n >= 4 && drawn(3) > 0)
-		items[(size_t)(reply.items - items) + 3] =
-		    (struct redis_reply){.type = REDIS_INTEGER, .integer = 1795341598000000};
-	return reply;
-}
-
-static void a_reply_may_be_anything(void **state)
-{
-	unsigned read = 0;
-
-	(void)state;
-	for (unsigned round = 0; round < 200000; round++) {
-		struct redis_reply items[64], reply;
-		size_t left = sizeof items / sizeof *items;
-		struct redis_command steps[3], *list[3];
-		struct buffer bytes = {0};
-		struct script_text call;
-
-		for (size_t i = 0; i < 3; i++) {
-			steps[i] = (struct redis_command){
-			    .limit = &limits[drawn(KINDS - 1)],
-			    .key = SLICE("key"),
-			    .call = {.op = (enum algo_op)drawn(ALGO_RESET), .cost = drawn(3)},
-			    .request_count = 1,
-			    .group = (uint32_t)drawn(1),
-			    .local_time = moment_given(1795341598000000000)};
-			if (steps[i].call.op == ALGO_ACQUIRE && steps[i].group == 0)
-				steps[i].request_count = (uint32_t)drawn(3) + 1;
-			list[i] = &steps[i];
-		}
-		for (unsigned try = 0; try < 3; try++) {
-			assert_int_equal(command_write(list, 3, &bytes, &call), WEIR_OK);
-			left = sizeof items / sizeof *items;
-			reply = a_reply(items, &left, 0);
-			command_clock(&reply, 3);
-			for (size_t i = 0; i < 3; i++)
-				read += command_read(list, 3, i, &reply, &ends[0]) != COMMAND_FAILED;
-		}
-		for (size_t i = 0; i < 3; i++)
-			command_free_swap(&steps[i]);
-		buffer_free(&bytes);
-	}
-	assert_true(read > 10000);
-}
-
 static int open_redis(void **state)
 {
-	const char *given = getenv("WEIR_TEST_SEED");
-	uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
-
 	(void)state;
-	print_message("WEIR_TEST_SEED=%llu\n", (unsigned long long)seed);
-	prng_seed(seed);
-	for (size_t i = 0; i < KINDS; i++)
-		limits[i] = limit_of(all_kinds[i]);
+	kinds_open();
 	real_open(&real);
 	return 0;
 }
@@ -849,8 +731,7 @@ static int close_redis(void **state)
 {
 	(void)state;
 	real_close(&real);
-	for (size_t i = 0; i < KINDS; i++)
-		algo_limit_free(&limits[i]);
+	kinds_close();
 	return 0;
 }
 
@@ -881,7 +762,6 @@ int main(void)
 	    cmocka_unit_test(an_ordinary_key_takes_160_bytes_at_most),
 	    cmocka_unit_test(a_script_that_redis_has_forgotten_is_loaded_again),
 	    cmocka_unit_test(an_invalid_value_is_replaced),
-	    cmocka_unit_test(a_reply_may_be_anything),
 	};
 
 	return cmocka_run_group_tests(tests, open_redis, close_redis);
