@@ -5,7 +5,10 @@
 #include "algo/algo.h"
 #include "base/error.h"
 
-/* The quota is that of a whole day: all free units, and one window's, can be used at once. */
+/*
+ * The first base - 1 units of a day are free: a window counts from the unit `base` on. The quota is
+ * that of a whole day: all free units, and one window's, can be used at once.
+ */
 static int init_base(struct algo_limit *limit, const struct weir_limit_options *options,
                      struct weir_error *error)
 {
@@ -14,7 +17,8 @@ static int init_base(struct algo_limit *limit, const struct weir_limit_options *
 	if (options->base > most)
 		return error_set(error, WEIR_ERANGE, "base: expected 1 to %llu, found %llu",
 		                 (unsigned long long)most, (unsigned long long)options->base);
-	limit->day = (struct day_params){options->base - 1, count, limit->period_ns};
+	limit->day = (struct day_params){
+	    .free = options->base - 1, .count = count, .period_ns = limit->period_ns};
 	limit->quota = options->base - 1 + count;
 	limit->window_ns = NS_PER_DAY;
 	limit->width = ALGO_WIDTH_LEAST;

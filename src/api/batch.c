@@ -186,8 +186,8 @@ static void prepare_remote_item(struct remote_batch *batch, struct weir_request 
 }
 
 /*
- * Decides all items. What their plans submit to the store in one round travels together, and the
- * rounds go on until no plan has submitted anything.
+ * Decides all items, in rounds: the steps that all plans submit in one round go to the store
+ * together. The last round is the one in which no plan has submitted a step.
  */
 static void decide_remote_items(struct remote_batch *batch)
 {

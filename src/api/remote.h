@@ -11,7 +11,7 @@
 
 struct store_loan;
 
-/* What a call does if the store could not complete one of its steps. */
+/* The result of a call if the store could not complete one of its steps. */
 enum remote_failure {
 	REMOTE_FAILURE_IS_ERROR,  /* it returns ESTORE: for calls on one limit and key */
 	REMOTE_FAILURE_BY_POLICY, /* the `on_store_failure` of the rule decides */
@@ -45,7 +45,8 @@ void remote_end(struct remote *remote, const struct decision_context *context);
 int remote_report(struct decision_context *context, struct plan *plan,
                   struct weir_decision *decision);
 /**
- * Runs engine_decide to its end. Returns 0, ENOMEM, or ESTORE: the store failed and that is an
+ * Runs engine_decide to its end, whether the plan has steps at a store or not. Returns 0, ENOMEM,
+ * or ESTORE: the store failed and that is an
  * error, or a charge could not be refunded.
  */
 int remote_decide(struct decision_context *context, struct plan *plan,

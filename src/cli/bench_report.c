@@ -66,7 +66,7 @@ static double per_second(const struct load_result *result)
 	return divide_by_count((double)count_answers(&result->counts) * NS_PER_S, result->elapsed_ns);
 }
 
-/* Prints a time in a unit with offset most four digits before the point. */
+/* Prints a time in a unit with at most four digits before the point. */
 static void print_time(FILE *to, uint64_t ns)
 {
 	if (ns < 10 * NS_PER_MS)

@@ -47,7 +47,7 @@ static int read_login_file(struct credentials *credentials, struct weir_error *e
 	return WEIR_OK;
 }
 
-/* An environment environment_text; NULL if it is empty. */
+/* Returns the value of an environment variable, or NULL if it is empty. */
 static const char *environment_text(const char *name)
 {
 	const char *value = getenv(name);

@@ -11,8 +11,7 @@
 #include "simulate/input/traffic_pattern.h"
 
 #define TEXT_BEFORE                                                                                \
-	"limits: {\n" /* on a line of its added_configs, so that columns of errors are those of the    \
-	                 text */
+	"limits: {\n" /* on a line of its own, so that columns of errors are those of the text */
 #define LINES_BEFORE 1
 
 int simulate_limits_open(struct simulate_limits *limits, int argc)
@@ -96,7 +95,10 @@ static int read_files(struct simulate_limits *limits, bool has_pattern, struct w
 	                 "expected -c FILE or --try 'NAME: {...}' with the limits to try");
 }
 
-/* Reads the limit by the reader of YAML files, as the only one of a configuration. */
+/*
+ * Reads the text of a flag, "NAME: {…}", as a configuration with one limit. Errors name the flag,
+ * and the line and column in its text.
+ */
 int simulate_limit_read(const char *flag, const char *text, weir_config **out,
                         struct weir_error *error)
 {

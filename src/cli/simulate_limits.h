@@ -1,5 +1,7 @@
-/* simulate_limits.h: reads the limits that `weir simulate` tries: from files, --try, or for a
- * pattern. */
+/*
+ * simulate_limits.h: reads the limits that `weir simulate` tries: from files, from --try, or one of
+ * each algorithm for the made-up requests of --pattern.
+ */
 #ifndef CLI_SIMULATE_LIMITS_H
 #define CLI_SIMULATE_LIMITS_H
 

@@ -2,9 +2,11 @@
  * store_resize.c: writes a larger copy of a file store, for `weir store resize`.
  *
  * The file does not contain the names of keys, so the cell of a key in a larger table can not be
- * computed. Therefore every state stays in its cell. A table that must_grow stays in the file as a
- * former generation, in which its keys stay while they live. A larger, empty table is added before
- * it (docs/design/store-file.md). Former tables without live states are left out.
+ * computed. Therefore every state stays in its cell. A table that must grow stays in the file as a
+ * former generation, in which its keys stay while they live. A larger, empty table is added
+ * (docs/design/store-file.md). A file has one table that all limits share, whose larger one comes
+ * first of all, and tables of single limits, whose larger ones follow them. Former tables without
+ * live states are left out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +28,7 @@ struct part {
 	const struct table_header *from; /* in the old file; NULL for a new, empty table */
 };
 
-/* What the new file consists of. */
+/* The new file: its sections in their order. */
 struct plan {
 	const char *path; /* of the file, for errors */
 	uint64_t capacity, now_ns;
@@ -112,8 +114,9 @@ static bool must_grow(const struct store_tables *tables, size_t i, uint64_t capa
 }
 
 /*
- * Adds a table of the old file, unless it has only spent states, and after it the larger table that
- * its limit needs. A table that a larger one replaces is drained: it takes no new keys.
+ * Adds a table of the old file, unless it is a former one with spent states alone, and after it the
+ * larger table that its limit needs. A table that a larger one replaces is drained: it takes no new
+ * keys. So is table 0, which all limits share: plan_all has added its larger one already.
  */
 static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
                       struct weir_error *error)

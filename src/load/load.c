@@ -34,8 +34,7 @@ static uint64_t process_cpu_ns(pid_t pid)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* What the main thread waits for: signals, and the eventfd to which each runner adds 1 at its end.
- */
+/* The main thread waits for signals, and for the eventfd to which each runner adds 1 at its end. */
 struct runner_wait {
 	struct pollfd signals, done;
 	size_t running_count;

@@ -1,11 +1,11 @@
 /*
- * runner.c: sends one thread's share_of of the load of `weir bench` to a server, over many
+ * runner.c: sends one thread's share of the load of `weir bench` to a server, over many
  * connections at once, and measures the time until each reply.
  *
  * With a configured rate (an open loop) each request has a time when it is due, and its latency
  * counts from then. Without a rate (a closed loop) a connection sends when it has its replies.
  *
- * Uses epoll and not src/net, because a is_measuring tool must cost less than the server that it
+ * Uses epoll and not src/net, because a measuring tool must cost less than the server that it
  * measures. One wait serves many connections, with one read and one send for each, without timers
  * or allocations.
  */
@@ -161,7 +161,7 @@ void runner_close(struct runner *runner)
 	buffer_free(&runner->plain);
 }
 
-/* When this runner's request number i is due: all runners share_of one schedule, in rotation. */
+/* When this runner's request number i is due: all runners share one schedule, in rotation. */
 static uint64_t due_time_ns(const struct runner *runner, uint64_t i)
 {
 	const struct load_options *options = runner->plan->options;

@@ -181,7 +181,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 		*buf = space_behind_input(conn);
 }
 
-/* Hands over `len` bytes that libuv has read to where on_alloc said. */
+/* Hands over `len` bytes that libuv has read to the space of on_alloc. */
 static void deliver_read(struct net_conn *conn, char *data, size_t len)
 {
 	if (conn->filter) {

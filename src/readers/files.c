@@ -128,7 +128,7 @@ static int read_yaml_file(struct weir_config *config, const struct weir_config_f
 	return status;
 }
 
-/* Of Koala's rules the first that applies decides, so rules in YAML beside them must do so too. */
+/* The first of Koala's rules that applies decides, so rules in YAML beside them must do so too. */
 static int check_order(struct weir_config *config, const struct yaml_rules *yaml_rules,
                        const struct weir_config_files *files)
 {

@@ -119,7 +119,7 @@ static unsigned follow_moved_entry(const struct log_view *view, uint64_t until_n
 	return 0;
 }
 
-/* What the next step needs to go on from the entry `back` without a new read of the record. */
+/* Makes the progress with which the next step goes on from the entry `back` without a new read. */
 static struct log_progress progress_from(const struct log_view *view, unsigned back)
 {
 	return (struct log_progress){.read_at_ns = view->read_at_ns,
@@ -218,9 +218,10 @@ static bool want_drop_gone_run(const struct log_view *view, struct record_change
 }
 
 /*
- * Wants a header at the index of the newest entry, which is GONE and so is dropped. If the header's
- * word has no space for its lead (how long before its name it ends), the cell at that index first
- * gets a note, also GONE: it ends when the header does, and no caller knows its name.
+ * Wants a header at the index of the newest entry, which is GONE and so is dropped. The
+ * header's lead is how long before its name it ends. If the header's word has no space for it, the
+ * cell at that index first gets a note, also GONE: the note ends when the header does, and no
+ * caller knows its name.
  */
 static void want_drop_newest_gone(const struct log_view *view, struct cell newest,
                                   struct record_change *change)
@@ -252,8 +253,8 @@ static void want_drop_newest_gone(const struct log_view *view, struct cell newes
  * Only that swap changes the sum of all entries, so a thread that dies before it has refunded
  * nothing.
  *
- * Times in each cell only grow, and for each time an entry passes through its states once. So the
- * swap of a writer that stalls fails. Any thread that finds a step undone can do it.
+ * Each cell's time only grows, and no entry returns to a state that it has had at the same time. So
+ * the swap of a writer that stalls fails. Any thread that finds a step undone can do it.
  */
 static bool want_close_gap(const struct log_view *view, unsigned back, struct record_change *change)
 {

@@ -131,7 +131,7 @@ bool log_want_freeze_cell(const struct record *record, unsigned from, struct rec
 	return false;
 }
 
-/* What to copy from a closed header and its frozen record. */
+/* Returns the log to copy from a closed header and its frozen record. */
 struct log_copy log_copy_of(const struct record_state *closed)
 {
 	struct log_copy copy = {.view = view_of_closed(&closed->record, closed->header)};

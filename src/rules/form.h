@@ -1,4 +1,7 @@
-/* form.h: parses the forms of condition values that all languages of rules share. */
+/*
+ * form.h: recognizes condition values that are not plain texts: ranges of numbers, and addresses,
+ * networks, ranges and patterns of addresses. All languages of rules share them.
+ */
 #ifndef RULES_FORM_H
 #define RULES_FORM_H
 

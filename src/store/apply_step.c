@@ -1,7 +1,7 @@
 /*
  * apply_step.c: applies a call to the state of a key in the cases that the fast path of
- * apply_step.h leaves out: a state that other parameters of the limit have written, or that is in a
- * former table; and removes a key.
+ * apply_step.h leaves out: other parameters of the limit have written the state, or it is in a
+ * former table. Also removes a key.
  */
 #include "store/apply_step.h"
 

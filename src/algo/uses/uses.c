@@ -2,9 +2,10 @@
  * uses.c: decides sliding_counter, sliding_window, sliding_log and concurrency limits on states
  * that are lists of uses. A use is a number of units with the time at which it ends.
  *
- * All three add up the units in use, grant units that fit the quota beside these, and compute when
- * enough of them will have ended. They differ in the use to which a request adds its units, and in
- * the uses from which a refund may take some. Days have a step of their own (uses_day.c).
+ * All of them add up the units in use, grant units that fit the quota beside these, and compute
+ * when enough of them will have ended. They differ in the use to which a request adds its units
+ * (the last slot, a new entry of the log, a lease), and in the uses from which a refund may take
+ * some. The lists of the algorithm `base` are decided in uses_day.c.
  */
 #include "algo/uses/uses.h"
 
@@ -210,8 +211,7 @@ static void cut_back_leases(struct view *view)
 	}
 }
 
-/* Makes the view of a list: what has expired, and how long uses live, which depends on the limit.
- */
+/* Makes the view of a list: counts the expired uses, and sets how long the limit's uses live. */
 static struct view view_uses(const struct algo_limit *limit, const struct algo_time *time,
                              struct uses *uses)
 {

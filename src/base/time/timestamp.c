@@ -143,7 +143,7 @@ static bool take_exponent(struct cursor *c, int *out)
 	return true;
 }
 
-/* Reads all digits as one number, and scales it by the has_point and the exponent at the end. */
+/* Reads all digits as one number, and scales it by the point and the exponent at the end. */
 static bool parse_seconds(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
@@ -178,8 +178,7 @@ static bool parse_seconds(struct slice text, uint64_t *out_ns)
 }
 
 /*
- * Reads the short form that most logs have, at a sixth of the cost: few digits, one has_point at
- * most.
+ * Reads the short form that most logs have, at a sixth of the cost: few digits, one point at most.
  */
 static bool parse_short_seconds(struct slice text, uint64_t *out_ns)
 {

@@ -1,9 +1,10 @@
 /*
- * permits.h: permits name the charges of a request, so that they can be refunded or reported once.
+ * permits.h: issues, redeems and checks the permits of plans. A permit names the charges of a
+ * request, so that they can be refunded, or the request's outcome be reported, once.
  *
  * A concurrency limit finds the entries of a permit in the key's own state and releases them there.
- * All other charges that a permit covers are refunded only by the thread that redeems the permit:
- * that removes it from the table's outstanding permits (store/permit.h).
+ * All other charges are refunded only by the thread that redeems the permit, which means that it
+ * removes the permit from the table's outstanding ones (store/permit.h).
  */
 #ifndef ENGINE_PLAN_PERMITS_H
 #define ENGINE_PLAN_PERMITS_H

@@ -2,8 +2,9 @@
  * suspend_plan.c: copies a plan that must wait, out of the memory of the loop iteration in which it
  * began, and adapts it if the configuration was reloaded meanwhile.
  *
- * The copy has three parts in one block of memory: the steps, or the plan's own limit if the limit
- * came with the command (CL.THROTTLE), then the names of the keys.
+ * A plan has a step for each limit and key of its request. The copy has two parts in one block of
+ * memory: first the steps, or the plan's limit if it came with the command (CL.THROTTLE), then the
+ * names of the keys.
  */
 #include "engine/engine.h"
 

@@ -200,7 +200,11 @@ static bool cut_combining_mark(struct slice *text)
 	return true;
 }
 
-/* Reads the name of an attribute, which Koala calls a parameter. Returns NULL after an error. */
+/*
+ * Reads the name of an attribute, which Koala calls a parameter. Returns a copy, or NULL if its
+ * length is wrong or memory is short. After other errors it returns the copy, too, so that the rest
+ * of the condition is read.
+ */
 static const char *read_name(struct koala *koala, struct slice name)
 {
 	struct weir_error error;

@@ -82,7 +82,10 @@ static void add_result(struct koala *koala, uint64_t number, struct compact *com
 		buffer_add(&koala->results, &result, sizeof result);
 }
 
-/* Returns false after an error: too many results, not a number, or one that was used before. */
+/*
+ * Returns false after an error: too many results, not a number, or one that was used before. A
+ * number that can't be read may be one that rules name, so no rule is then said to lack its result.
+ */
 static bool read_result_number(struct koala *koala, struct slice text, uint64_t *out)
 {
 	if (koala->results.len / sizeof(struct koala_result) == KOALA_RESULTS_MAX)

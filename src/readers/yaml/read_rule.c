@@ -49,7 +49,10 @@ static int report_unknown_limit(struct reader *reader, const yaml_node_t *node)
 	                  node_found_near(node, *probable ? probable : NULL).text);
 }
 
-/* Looks up a limit's name and stores the index of the limit, a size_t. */
+/*
+ * Reads a limit's name, which the caller has put into name->text, and stores the index of the
+ * limit, a size_t. Without limits that could be read, no name is looked up.
+ */
 static int read_limit_name(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                            void *element)
 {

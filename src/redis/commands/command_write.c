@@ -115,7 +115,10 @@ static bool has_same_operation(const struct algo_call *a, const struct algo_call
 	return a->op == b->op && a->until_ns == b->until_ns;
 }
 
-/* Whether all arguments of two commands are equal, except what the kind writes for each command. */
+/*
+ * Whether all arguments of two commands are equal, so that a script call can have them once. A kind
+ * with add_command_numbers writes the other arguments for each command.
+ */
 static bool may_share_run(const struct redis_command *a, const struct redis_command *b)
 {
 	if (a->limit != b->limit || a->attempt.kind != b->attempt.kind || a->group != 0 ||

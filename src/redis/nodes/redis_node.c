@@ -373,7 +373,10 @@ static void set_deadline_alarm(struct redis_node *node, uint64_t first_ns)
 		client_alarm_at(node->client, first_ns);
 }
 
-/* Checks the node's deadlines: fails commands, and drops the node if it does not answer. */
+/*
+ * Checks the node's deadlines: fails commands, and drops the node if it does not answer. A client
+ * that checks too late first reads the replies that may have arrived, and then fails commands.
+ */
 static void node_tick(struct redis_node *node, uint64_t now_ns)
 {
 	uint64_t first_ns;
@@ -389,7 +392,6 @@ static void node_tick(struct redis_node *node, uint64_t now_ns)
 	if (first_ns > now_ns) {
 		set_deadline_alarm(node, first_ns);
 	} else if (client_is_late) {
-		/* It first reads the replies that have arrived meanwhile. */
 		node->replies_may_be_unread = true;
 		client_alarm_at(node->client, now_ns + CLIENT_LATE_NS);
 	} else {

@@ -204,7 +204,10 @@ static void retry_one_by_one(struct redis_client *client, struct script_call *ca
 	}
 }
 
-/* Handles an error in place of a script's reply: repeats the commands, or fails them. */
+/*
+ * Handles an error in place of a script's reply: repeats the commands, or fails them. After an
+ * error that fails them a cluster's map of slots is read again, since it may be out of date.
+ */
 static void handle_error_reply(struct redis_node *node, struct script_call *call, struct slice text)
 {
 	enum error_effect error = error_effect_of(text);

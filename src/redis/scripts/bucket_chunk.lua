@@ -132,7 +132,7 @@ function kinds.bucket_chunk(a, first, last, dry)
   local take = (is_old == 1 or count >= CHUNKS_MAX) and 0 or math.min(want, room)
   local tail = others .. write_chunk(id, take, used, number, now + lease) .. line
   if us == 0 and tail ~= line then
-    us, parts = now, now_parts -- from which what others have used and not reported goes on
+    us, parts = now, now_parts -- the unreported use of others goes on from now
   end
   local life = times(held + take, length, length_parts, part)
   if tail == '' and us == 0 then

@@ -22,7 +22,8 @@ static bool knows_host(const struct weir_config *config, struct slice host)
 	return false;
 }
 
-static bool is_protected_peer(const struct weir_config *config, const struct ip *peer)
+/* Whether the peer may change and administer: it is on this machine, or `protected` lists it. */
+static bool is_trusted_peer(const struct weir_config *config, const struct ip *peer)
 {
 	for (size_t i = 0; i < config->protected_count; i++)
 		if (ip_in_range(peer, &config->protected[i]))
@@ -42,7 +43,7 @@ int access_check_peer(const struct weir_config *config, const struct ip *peer,
 		return error_set(error, WEIR_EPERM,
 		                 "expected a caller on this server's machine, found a request that a proxy "
 		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
-	if (is_protected_peer(config, peer))
+	if (is_trusted_peer(config, peer))
 		return WEIR_OK;
 	return error_set(error, WEIR_EPERM,
 	                 "expected a caller on this server's machine or in its `protected`, found %.*s",

@@ -1,7 +1,7 @@
 /*
  * key_phases.c: records the names of keys that have a circuit breaker, and the last recorded phase
- * of each (closed, open, half-open), for the log and for lists of keys: the table itself knows only
- * hashes of keys.
+ * of each (closed, open, half-open). The log and lists of keys show these names. The table of
+ * states has only hashes of keys.
  *
  * It is a hash table of sets of eight keys. A new key replaces a closed one of its set.
  */

@@ -117,7 +117,7 @@ static const struct family loop_families[] = {
 struct histogram {
 	const char *name, *help;
 	const char *former_name;                  /* as in struct family */
-	bool in_seconds;                          /* observed in nanoseconds, shown in in_seconds */
+	bool in_seconds;                          /* observed in nanoseconds, shown in seconds */
 	uint64_t bounds[METRICS_BUCKETS_MAX + 1]; /* ends with 0 */
 };
 
@@ -512,7 +512,7 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	const struct {
 		const char *name, *type, *help;
 		uint64_t value;
-		bool in_seconds; /* known in nanoseconds, shown in in_seconds */
+		bool in_seconds; /* known in nanoseconds, shown in seconds */
 	} singles[] = {
 	    {"weir_config_loaded_timestamp_seconds", "gauge",
 	     "When the running configuration was loaded, in Unix time.",

@@ -175,7 +175,7 @@ void reload_log_warnings(struct server *server)
 	                      log_warning_of_server, server);
 }
 
-/* What the callbacks of the reader of configuration files need, and whether it found errors. */
+/* The context of the callbacks of the reader of configuration files. */
 struct reader_context {
 	struct log *log;
 	const char *error_event; /* the event that an error is logged as */

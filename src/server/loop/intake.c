@@ -182,8 +182,8 @@ static struct slice sender_name(const struct decider *decider)
 }
 
 /*
- * Charges a request that makes the engine do more than one unit of work (engine_work): takes the
- * units that consume_input has not counted from the connection's share, and from the work that the
+ * Charges a request that makes the engine do more than one unit of work (engine_work). The units
+ * that consume_input has not counted come off the connection's share, and off the work that the
  * loop may do in this iteration. Suspends the connection after a batch that does not fit into one.
  */
 __attribute__((noinline)) static void

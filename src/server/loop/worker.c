@@ -44,8 +44,8 @@ static uint64_t tick_secret_keeper(struct decider *decider, struct secret_keeper
 }
 
 /*
- * Called once in each iteration, after the input of all connections was read: decides what was
- * read, resumes requests that have waited, sends their steps to stores, and sets the alarm for the
+ * Called once in each iteration, after the input of all connections was read. Decides the new
+ * requests, resumes those that have waited, sends their steps to stores, and sets the alarm for the
  * next time at which something is due.
  */
 static void on_iteration(void *context)
@@ -209,7 +209,10 @@ void worker_join(struct worker *worker)
 	worker->running = false;
 }
 
-/* The end of the loop ends all requests of clients; that of store clients, what is at stores. */
+/*
+ * The worker's thread has ended. Ends the steps at stores first, then the loop with all requests of
+ * clients.
+ */
 void worker_close(struct worker *worker)
 {
 	if (worker->index == 0)

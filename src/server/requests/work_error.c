@@ -1,6 +1,6 @@
 /*
- * work_error.c: sets the error that answers a request, with a message that says what was expected
- * and what was found. A work is a request that is being processed.
+ * work_error.c: sets the error that answers a request, with a message that says what was expected and
+ * found. A work is a request that is being processed.
  */
 #include "server/requests/work_error.h"
 

@@ -1,6 +1,6 @@
 /*
- * key_order.c: delays a request that has a key in common with an earlier request of its connection,
- * which still waits or is at a store, so that the two take effect in the order of their arrival.
+ * key_order.c: keeps requests of one connection on one key in the order of their arrival. A request
+ * is delayed while an earlier one with a key in common waits or is at a store.
  *
  * Each client lists its works (requests that are being processed) that others may have to wait for.
  * A counting filter over the keys in these lists spares most requests the search.
@@ -59,7 +59,7 @@ static size_t filter_slot(const struct client *client, uint64_t key)
 	return (key ^ (uintptr_t)client >> 6) % ORDER_FILTER;
 }
 
-/* Whether any work of the client may have one of the key_order, by the filter. */
+/* Whether, by the filter, any work of the client may have one of the keys. */
 static bool may_share_key(const struct key_order *key_order, const struct client *client,
                           const struct work_order *order)
 {

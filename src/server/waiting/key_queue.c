@@ -230,7 +230,11 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 	return u64_min(due_ns, queue->queue_end_ns);
 }
 
-/* The engine must know how long the work may still wait, and its position in the queue. */
+/*
+ * Sets for the engine how long the work may still wait, and its position in the queue. A first
+ * waiter that came from another key's queue has let requests of this key pass. So it counts as one
+ * that has yielded, and need not yield again. max_wait_ns 0 leaves the wait to the limit.
+ */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;

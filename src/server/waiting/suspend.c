@@ -1,7 +1,6 @@
 /*
- * suspend.c: copies a work, a request that is being processed, with all that its plan and its
- * answer need into a block of its own, so that it outlives the iteration whose memory it was read
- * into.
+ * suspend.c: copies a work, a request that is being processed, into a block of memory of its own,
+ * with all that its plan and its answer need. So it outlives the iteration that read it.
  */
 #include "server/waiting/suspend.h"
 

@@ -199,7 +199,7 @@ static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *
 		enum header_result stored;
 		uint64_t missing;
 
-		read_and_cut_back(view);
+		read_and_cut_back(view); /* (1), and (4) if there are leases of the pass before */
 		if (acquired.lease_count > 0 &&
 		    (key->limit != acquired.limit || at->cell != acquired.state.at.cell)) {
 			release_acquired(key, &acquired);
@@ -216,13 +216,13 @@ static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *
 		}
 		acquired.limit = key->limit;
 		acquired.lease = leases_make_cell(key->limit, call, key->now_ns, at->record.tag);
-		stored = make_header_fit(key);
-		if (stored == HEADER_NO_CAPACITY) {
+		stored = make_header_fit(key); /* (2) */
+		if (stored == HEADER_NO_CAPACITY) { /* the key has no header, so no leases to release */
 			algo_decision_table_full(key->limit, out);
 			return 0;
 		}
 		missing = call->cost - acquired.lease_count;
-		if (stored == HEADER_STORED &&
+		if (stored == HEADER_STORED && /* (3) */
 		    (missing == 0 || acquire_missing(key, &acquired, call->cost)))
 			return grant_permit(view, missing, out);
 	}

@@ -1,4 +1,8 @@
-/* wide.h: finds, stores and changes wide states (records/record.h) in the tables of a store. */
+/*
+ * wide.h: finds, stores and changes wide states in the tables of a store. A wide state needs more
+ * than a key's cell of 16 bytes: that cell is its header, and a record of further cells belongs to
+ * it (records/record.h).
+ */
 #ifndef STORE_WIDE_H
 #define STORE_WIDE_H
 
