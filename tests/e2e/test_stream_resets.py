@@ -172,8 +172,7 @@ def test_a_reset_of_a_pending_batch_releases_all_its_units(server, key):
     with Http2(server) as http2:
         stream = http2.ask("/v1/batch", "POST", body=json.dumps(items).encode())
         http2.flush()
-        until_pending(server, 1)
-        assert not take(server, "concurrency", key)["allowed"]
+        until(lambda: not server.get(f"/v1/peek/concurrency?key={key}").json["allowed"], "the place to be taken")
         reset(http2, stream)
         until_pending(server, 0)
     until(lambda: take(server, "concurrency", key)["allowed"], "the place to be free")
