@@ -321,9 +321,12 @@ def alone(form):
     return pytest(form, ["tests/e2e"], "-m", "alone", name="alone")
 
 
+SEEDED_SECONDS = 3
+
+
 def fuzz(form, seconds=None):
     """Every target, two at a time: new inputs for `seconds`, or else those of one seed for as many as
-    five seconds admit, so that a commit fails for what it changed and not by chance. Returns
+    SEEDED_SECONDS admit, so that a commit fails for what it changed and not by chance. Returns
     (passed, failed, log)."""
     directory = FORMS[form][0]
     targets = sorted(p for p in (directory / "tests" / "fuzz").glob("fuzz_*") if p.is_file())
@@ -336,10 +339,10 @@ def fuzz(form, seconds=None):
             shutil.rmtree(found, ignore_errors=True)
         found.mkdir(parents=True, exist_ok=True)
         return program.name, *run(
-            [program, f"-max_total_time={seconds or 5}", f"-seed={0 if seconds else 1}",
+            [program, f"-max_total_time={seconds or SEEDED_SECONDS}", f"-seed={0 if seconds else 1}",
              "-max_len=4096", "-rss_limit_mb=1024",
              "-timeout=10", "-verbosity=0", f"-artifact_prefix={directory}/{name}-",
-             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or 5) + 120)
+             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or SEEDED_SECONDS) + 120)
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(one, targets))

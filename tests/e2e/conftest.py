@@ -1,4 +1,5 @@
 import itertools
+import os
 
 import pytest
 from redis_callers import Library, Served
@@ -16,8 +17,33 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "first: takes longest, so begun first")
 
 
-def pytest_collection_modifyitems(items):
+# With how many values a form with a sanitizer runs a test that is repeated for each of a list: mostly
+# the same code runs for all of them, and the plain form sees what each of them changes.
+MOST_VALUES = int(os.environ.get("WEIR_TEST_VALUES", "3"))
+
+
+def is_left_out(item):
+    return any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
+
+
+def spread(items, count):
+    """At most `count` of the items: the first, the last, and those at equal distances between them."""
+    if len(items) <= count:
+        return items
+    return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]
+
+
+def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+    if BUILD.name not in SANITIZED:
+        return
+    of_function = {}
+    for item in items:
+        if not is_left_out(item):
+            of_function.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    run = {item for alike in of_function.values() for item in spread(alike, MOST_VALUES)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in run])
+    items[:] = [item for item in items if item in run]
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,9 +8,9 @@ them were granted at different times.
 import mmap
 import struct
 
-from harness import BUILD, Http, Server, Wire, encode, one_thread
+from harness import BUILD, Http, Server, Wire, encode, plain_build_only
 
-pytestmark = one_thread
+pytestmark = plain_build_only
 
 BOUND = 10000
 MOST = 10000

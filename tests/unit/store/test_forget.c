@@ -11,7 +11,11 @@
 
 #define NOW     UINT64_C(1700000000000000000)
 #define THREADS 4
-#define ROUNDS  500000
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 100000
+#else
+#define ROUNDS 500000
+#endif
 
 struct fixture {
 	struct store *store;

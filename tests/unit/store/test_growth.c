@@ -19,7 +19,11 @@
 
 #define NOW     UINT64_C(1700000000000000000)
 #define S       UINT64_C(1000000000)
-#define ROUNDS  100
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 20
+#else
+#define ROUNDS 100
+#endif
 #define CALLS   120
 #define PERMITS 16
 #define KEYS    3
