@@ -260,18 +260,18 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 {
 	static const struct breaker_result ignored = {.ignored = true};
 	struct breaker_list list;
-	bool changed_phase = true;
+	unsigned probes;
 
 	list.single_ends.n = u64_max(n, 1);
 	do {
 		const struct breaker_state *state = &view->snapshot.state;
-		unsigned probes;
 
 		breaker_phase_update(view, &list);
 		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->in_flight);
-		if (view->key.states[0].at.cell && state->phase == BREAKER_HALF_OPEN && probes > 0)
-			changed_phase = breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
-	} while (!changed_phase);
+		if (!view->key.states[0].at.cell || state->phase != BREAKER_HALF_OPEN)
+			probes = 0;
+	} while (probes > 0 &&
+	         !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns));
 	breaker_view_release_newest(view, &list, n);
 	report_snapshot(view, out);
 }

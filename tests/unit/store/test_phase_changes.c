@@ -9,6 +9,7 @@
 
 #include "algo/outcomes/breaker_state.h"
 #include "store/memory.h"
+#include "store/wide/breaker_phase.h"
 
 #include "breaker.h"
 
@@ -127,6 +128,39 @@ static void force_and_reset_are_reported_too(void **unused)
 	end();
 }
 
+static uint64_t permit_of_other_thread; /* 0 after that thread has reported it */
+
+bool __real_breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
+                                     unsigned count, uint64_t at_ns);
+bool __wrap_breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
+                                     unsigned count, uint64_t at_ns);
+
+/* Before the first call ends its probes, another thread reports one of them. */
+bool __wrap_breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
+                                     unsigned count, uint64_t at_ns)
+{
+	uint64_t permit_ns = permit_of_other_thread;
+
+	permit_of_other_thread = 0;
+	if (permit_ns)
+		report(permit_ns, WEIR_OUTCOME_SUCCESS, at_ns);
+	return __real_breaker_phase_end_probes(view, result, count, at_ns);
+}
+
+static void a_refund_ends_although_another_thread_closes_the_breaker_first(void **unused)
+{
+	(void)unused;
+	begin((struct weir_breaker_options){.minimum = 1, .ramp_ns = WEIR_ZERO});
+	report(acquire(NOW), WEIR_OUTCOME_FAILURE, NOW);
+	assert_int_equal(out.phase, BREAKER_OPEN);
+	permit_of_other_thread = acquire(NOW + 5 * S);
+	assert_int_equal(out.phase, BREAKER_HALF_OPEN);
+	run((struct algo_call){.op = ALGO_REFUND, .cost = 1}, NOW + 6 * S);
+	assert_int_equal(permit_of_other_thread, 0);
+	assert_stays(BREAKER_CLOSED);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +168,7 @@ int main(void)
 	    cmocka_unit_test(slow_calls_are_a_cause_of_their_own),
 	    cmocka_unit_test(a_call_may_change_the_phase_twice),
 	    cmocka_unit_test(force_and_reset_are_reported_too),
+	    cmocka_unit_test(a_refund_ends_although_another_thread_closes_the_breaker_first),
 	};
 
 	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
