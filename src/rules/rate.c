@@ -61,10 +61,11 @@ bool rate_parse(struct slice text, struct weir_rate *out)
 	return true;
 }
 
-/* Words for units that people write, each also with an s behind it. */
+/* Words for units that people write, each also with an s behind it, so "ms" stands before "m". */
 static const struct {
 	const char *word, *unit;
 } unit_words[] = {
+    {"ms", "ms"},
     {"millisecond", "ms"},
     {"milli", "ms"},
     {"msec", "ms"},
@@ -86,11 +87,10 @@ static const struct {
     {"h", "h"},
     {"d", "d"},
     {"w", "w"},
-    {"ms", "ms"},
 };
 
 /*
- * Tries each word for a unit, in either case, with blanks between. Returns false without a guess.
+ * Tries each word for a unit, in upper or lower case, with blanks between. Returns false without a guess.
  */
 bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 {

@@ -57,7 +57,7 @@ capcity: 5
 
 @pytest.mark.parametrize("rate, meant", [
     ("5/sec", "5/s"), ("5/Seconds", "5/s"), ("100/min", "100/m"), ("10/10secs", "10/10s"), ("3/hour", "3/h"),
-    ("2/days", "2/d"), ("9/wk", "9/w"), ("7/months", "7/month"), ("5/S", "5/s"), ("5 / s", "5/s"),
+    ("2/days", "2/d"), ("9/wk", "9/w"), ("7/months", "7/month"), ("5/S", "5/s"), ("5 / s", "5/s"), ("5 / ms", "5/ms"),
     ("5/100msec", "5/100ms"), ("5", None), ("x/sec", None), ("5/fortnight", None), ("0/sec", None)])
 def test_a_unit_that_is_spelled_out_is_understood(tmp_path, rate, meant):
     code, [remark] = lint(tmp_path, f"limits:\n  a: {{ algorithm: token_bucket, rate: \"{rate}\" }}\n")
