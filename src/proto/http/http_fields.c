@@ -115,7 +115,7 @@ struct http_span http_header_add(struct buffer *bytes, struct slice name, struct
 	return (struct http_span){(uint32_t)(bytes->len - value.len), lengths.value};
 }
 
-/* The same for fields that http_header_add has written. */
+/* Takes the next field from `bytes`, as http_header_add has written it; false at the end. */
 static bool next_stored_field(struct slice *bytes, struct slice *name, struct slice *value)
 {
 	struct lengths lengths;

@@ -3,8 +3,8 @@
  * request that rules use as attributes; a proxy has forwarded the request, to ask whether it may
  * pass.
  *
- * The visitor chooses all of them. So each is read at most twice and compared with each wanted
- * name, and memory is bounded by the size of the head.
+ * The visitor chooses all of them. So each is read a fixed number of times and compared with each
+ * wanted name, and memory is bounded by the size of the head.
  */
 #include "base/error.h"
 #include "proto/http/http_session.h"

@@ -26,7 +26,10 @@ bool query_is_coded(struct slice text)
 
 enum invalid_escapes { REFUSE_INVALID_ESCAPES, LEAVE_INVALID_ESCAPES };
 
-/* Decodes %XX and '+', a blank, into the arena. 0, ENOMEM, or ESYNTAX for an invalid escape. */
+/*
+ * Decodes %XX, and '+' to a blank, into the arena. Returns 0, ENOMEM, or ESYNTAX for an invalid
+ * escape.
+ */
 static int decode_query_text(struct arena *arena, struct slice text, enum invalid_escapes invalid,
                              struct slice *out)
 {
@@ -63,7 +66,10 @@ int query_decode_form(struct arena *arena, struct slice text, struct slice *out)
 	return decode_query_text(arena, text, LEAVE_INVALID_ESCAPES, out);
 }
 
-/* Decodes %XX alone: in a path '+' means itself. 0 or ENOMEM. */
+/*
+ * Decodes %XX alone, because '+' means itself in a path; leaves invalid escapes as they are.
+ * Returns 0 or ENOMEM.
+ */
 int query_decode_path(struct arena *arena, struct slice text, struct slice *out)
 {
 	char *to;

@@ -69,7 +69,12 @@ static void move_message_to_stream(struct http2 *http2, struct http2_stream *str
 	count_request_bytes(http2, stream);
 }
 
-/* The callbacks of nghttp2 return 0, or an error that ends the stream or the session. */
+/*
+ * The functions on_… are callbacks of nghttp2, which return 0 or an error that ends the stream or
+ * the session.
+ */
+
+/* Ends the connection if the frame opens a stream that the client has skipped before. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
 {
 	struct http2 *http2 = context;
@@ -115,7 +120,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
 	struct slice value = {(const char *)value_bytes, value_len};
 
 	(void)session, (void)flags;
-	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST || message->error != HTTP1_MESSAGE)
+	if (frame->headers.cat != NGHTTP2_HCAT_REQUEST || http2_message_is_refused(message))
 		return 0;
 	message->header_bytes += name.len + value.len + strlen(": \r\n");
 	if (message->header_bytes > http2->bounds->header_max)
@@ -135,7 +140,7 @@ static int on_body(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 	struct http2_message *message = stream ? stream->own_message : NULL;
 
 	(void)session, (void)flags;
-	if (!message || message->error != HTTP1_MESSAGE)
+	if (!message || http2_message_is_refused(message))
 		return 0;
 	if (message->body.len + len > http2->bounds->request_max) {
 		http2_message_refuse(message, HTTP1_BODY_LONG, NULL);
@@ -179,7 +184,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	stream->has_ended |= (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
 	if (stream->is_delivered)
 		return 0;
-	if (stream->has_ended || message_of(http2, stream)->error != HTTP1_MESSAGE) {
+	if (stream->has_ended || http2_message_is_refused(message_of(http2, stream))) {
 		stream->is_delivered = true;
 		http2->completed_stream = stream;
 	} else if (!stream->own_message) {
@@ -206,7 +211,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 	(void)session, (void)code;
 	if (!stream)
 		return 0;
-	if (!stream->is_answered) /* the client has reset it before its answer */
+	if (!stream->is_answered) /* one of both sides has reset it */
 		http2->flood_budget -= HTTP2_RESET_COST;
 	cancel_request(http2, stream);
 	free_stream(http2, stream);
@@ -368,22 +373,26 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
                               struct arena *arena, struct request *request)
 {
 	enum codec_result result = read_frame(http2, data, consumed, arena, request);
-	bool is_header_alone, is_over;
+	bool has_no_body, is_over;
 
 	if (result == CODEC_MORE)
 		return CODEC_MORE;
-	/* A header causes no frame of nghttp2's own; a body may cause a window update. */
-	is_header_alone =
+	/*
+	 * Most requests have no body. Such a request causes no frame of nghttp2's own (a body may cause
+	 * a window update) and can't end the connection, so nghttp2 need not be asked.
+	 */
+	has_no_body =
 	    result == CODEC_REQUEST && http2->completed_stream && !http2->completed_stream->own_message;
-	if (!is_header_alone && nghttp2_session_want_write(http2->session))
+	if (!has_no_body && nghttp2_session_want_write(http2->session))
 		http2_drain(http2, &http2->frames_to_send);
 	is_over = http2->has_failed || http2->frames_to_send.failed || http2->flood_budget <= 0 ||
-	          (!is_header_alone && !nghttp2_session_want_read(http2->session));
+	          (!has_no_body && !nghttp2_session_want_read(http2->session));
 	if (is_over || (result == CODEC_SKIPPED && http2->frames_to_send.len > 0)) {
 		*request = (struct request){.kind = REQUEST_INTERIM};
 		result = CODEC_REQUEST;
 	}
-	if (is_over) {
+	if (is_over) { /* the requests read so far get no answer, and the rest of the input is dropped
+		            */
 		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
 			cancel_request(http2, stream);
 		request->close_after = true;
@@ -440,19 +449,25 @@ static void cancel_reset_stream(struct http2 *http2, const unsigned char *frame)
 	cancel_request(http2, stream);
 }
 
-/* Goes through the frames behind the one that http2_parse reads now, or is to return again. */
+/*
+ * Looks ahead for RST_STREAM frames in bytes that have arrived but are not parsed yet. `data`
+ * begins with the rest of the frame that http2_parse reads now, or with the one that it is to
+ * return again.
+ */
 void http2_find_cancellations(struct http2 *http2, struct slice data)
 {
-	const unsigned char *frame = (const unsigned char *)data.data, *end = frame + data.len;
+	const unsigned char *frame = (const unsigned char *)data.data;
 	size_t len = http2->repeats_last_request ? http2->last_frame_len : http2->frame_bytes_left;
+	size_t left = data.len; /* from `frame` on */
 
-	while (len < (size_t)(end - frame) && (size_t)(end - frame) - len >= FRAME_HEADER) {
+	while (len < left && left - len >= FRAME_HEADER) {
 		bool is_reset;
 
 		frame += len;
+		left -= len;
 		len = frame_len(frame);
 		is_reset = frame[3] == NGHTTP2_RST_STREAM && len == FRAME_HEADER + 4;
-		if (is_reset && len <= (size_t)(end - frame))
+		if (is_reset && len <= left)
 			cancel_reset_stream(http2, frame);
 	}
 }

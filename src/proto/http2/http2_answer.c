@@ -34,11 +34,11 @@ void http2_store_answer(const struct request *request, const struct reply *reply
 	struct http_answer answer;
 	size_t start = out->len, body_start = start + sizeof stored;
 
-	if (request->kind == REQUEST_INTERIM)
+	if (request->kind == REQUEST_INTERIM) /* it only makes the server send frames of nghttp2 */
 		return;
 	if (buffer_reserve(out, sizeof stored))
 		out->len = body_start;
-	http_answer_make(&answer, request, reply, out);
+	http_answer_make(&answer, request, reply, out); /* appends the body */
 	stored.request_number = request->stream;
 	stored.close_after = request->close_after;
 	stored.content_len = (uint32_t)(out->len - body_start);
@@ -138,7 +138,8 @@ static void drain_answer(struct http2 *http2, struct buffer *out)
 
 /*
  * Has nghttp2 make the frames of an answer, whose body and values are at `body`, and appends them.
- * nghttp2 ends the stream, and so sets answered_stream to NULL, if all of the answer is sent.
+ * If the answer is sent whole and the request is complete, nghttp2 closes the stream, and
+ * on_stream_close sets answered_stream to NULL.
  */
 static void send_answer(struct http2 *http2, const struct stored_answer *stored, const char *body,
                         struct buffer *out)

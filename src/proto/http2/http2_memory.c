@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 #if defined __has_feature
 #define SANITIZED __has_feature(address_sanitizer)
 #elif defined __SANITIZE_ADDRESS__
@@ -21,14 +23,14 @@
 #define STEP_BYTES 64 /* sizes are multiples of this */
 #define SIZES      16
 /*
- * The most steps in the lists. With the address sanitizer 0, since it detects the use of freed
+ * The bound of `retained`. With the address sanitizer 0, since it detects the use of freed
  * memory only if the memory is really freed.
  */
 #define RETAINED_MAX ((size_t)(SANITIZED ? 0 : (128 << 10) / STEP_BYTES))
 
 /* Precedes each piece, and keeps malloc's alignment. */
 struct piece {
-	_Alignas(16) size_t steps; /* of its size; 0 if it is too long for the lists */
+	_Alignas(16) size_t steps; /* of its size; 0 if no list has that size */
 	struct piece *next;        /* in the list of free pieces of this size */
 };
 
@@ -45,7 +47,7 @@ static void *memory_of(struct piece *piece)
 /* A size is counted in steps; pieces of more than SIZES steps come from malloc alone. */
 static void *allocate_piece(size_t size, void *context)
 {
-	size_t steps = (size + STEP_BYTES - 1) / STEP_BYTES;
+	size_t steps = ceil_div(size, STEP_BYTES);
 	struct piece *piece;
 
 	(void)context;

@@ -1,6 +1,6 @@
 /*
- * http2_message.c: gathers the header and body of a request of HTTP/2 as they arrive, and makes a
- * request for the server of them, with the same functions as for HTTP/1.
+ * http2_message.c: gathers the header of a request of HTTP/2, field by field, and makes a request
+ * for the server of the header and the body, with the same functions as for HTTP/1.
  */
 #include "proto/http2/http2_message.h"
 
@@ -13,7 +13,7 @@
 /* Sets the error with which the request is answered; the first one counts. */
 void http2_message_refuse(struct http2_message *message, enum http1_result error, const char *text)
 {
-	if (message->error != HTTP1_MESSAGE)
+	if (http2_message_is_refused(message))
 		return;
 	message->error = error;
 	message->error_text = text;
@@ -129,7 +129,7 @@ void http2_message_read(const struct http2_message *message, const struct codec_
 	if (!copy) {
 		error_set(&http.fill.error, WEIR_ENOMEM, "out of memory");
 		http_refuse_as(&http.fill, HTTP_ERROR_MEMORY);
-	} else if (message->error != HTTP1_MESSAGE) {
+	} else if (http2_message_is_refused(message)) {
 		http_refuse_framing(&http.fill, message->error, message->error_text, header->len);
 	} else {
 		http.fields = &message->fields;

@@ -1,6 +1,7 @@
 /*
  * http2_requests.c: gives each unanswered request of an HTTP/2 connection a short number, by which
- * its answer finds the stream. Entries without a request form a list of free numbers.
+ * its answer finds the stream. The entries of free numbers form a list, and so do those of requests
+ * that are cancelled and not yet reported.
  */
 #include "proto/http2/http2_requests.h"
 

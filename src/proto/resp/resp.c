@@ -96,8 +96,10 @@ static enum resp_result read_array(struct resp_reader *reader, struct slice data
                                    struct resp_command *command)
 {
 	enum resp_result result = RESP_COMMAND;
+	/* While a command is skipped, `position` counts from the first byte that is not consumed. */
+	bool is_at_start = reader->position == 0 && !reader->is_skipping;
 
-	if (reader->position == 0 && !reader->is_skipping) {
+	if (is_at_start) {
 		result =
 		    resp_read_length(data, &reader->position, RESP_ELEMENTS_MAX, &reader->element_count);
 		if (result == RESP_BROKEN)
@@ -167,7 +169,7 @@ static bool read_quoted_word(char **from, char *end, struct slice *word)
 /* Whether the first word is a method of HTTP or a field such as "Host:". */
 static bool begins_like_http(struct slice word)
 {
-	/* The methods registered by IANA, without ACL, which is a command of Redis; and UPnP's. */
+	/* The methods registered by IANA, without ACL, which Weir answers as Redis does; and UPnP's. */
 	static const char methods[] =
 	    "BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK "
 	    "M-SEARCH MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY OPTIONS "
@@ -257,6 +259,17 @@ static enum resp_result read_inline(struct resp_reader *reader, size_t max, stru
 	return read_line_words(line, line + len, command);
 }
 
+/*
+ * Consumes what has arrived of a command that is too long. If its element goes on behind `data`,
+ * `position` is then how many of the next bytes belong to the element.
+ */
+static enum resp_result skip_bytes(struct resp_reader *reader, struct slice data, size_t *consumed)
+{
+	*consumed = u64_min(reader->position, data.len);
+	reader->position -= *consumed;
+	return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
+}
+
 /* Reads a command that is an array. Bytes of one that is too long are consumed as they arrive. */
 static enum resp_result read_or_skip_array(struct resp_reader *reader, size_t max,
                                            struct slice data, struct resp_command *command,
@@ -266,11 +279,8 @@ static enum resp_result read_or_skip_array(struct resp_reader *reader, size_t ma
 	enum resp_result result = read_array(reader, data, command);
 
 	reader->is_skipping |= reader->position > max;
-	if (reader->is_skipping && result == RESP_MORE) {
-		*consumed = u64_min(reader->position, data.len);
-		reader->position -= *consumed;
-		return *consumed > 0 ? RESP_SKIPPED : RESP_MORE;
-	}
+	if (reader->is_skipping && result == RESP_MORE)
+		return skip_bytes(reader, data, consumed);
 	if (result != RESP_COMMAND)
 		return result;
 	if (reader->is_skipping)

@@ -62,12 +62,16 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 	return 0;
 }
 
-/* redis-cell's five numbers: limited, limit, remaining, retry after and reset after in seconds. */
+#define CL_THROTTLE_COUNT 5
+
+/* Writes the numbers of redis-cell's reply: limited, limit, remaining, retry after and reset after
+ * in seconds. */
 void resp_write_cl_throttle(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;
-	bool has_no_retry = d->allowed || reply->status == WEIR_ECOST;
-	int64_t values[] = {
+	bool never_passes = reply->status == WEIR_ECOST; /* a cost above what the limit can grant */
+	bool has_no_retry = d->allowed || never_passes;
+	int64_t values[CL_THROTTLE_COUNT] = {
 	    !d->allowed,
 	    (int64_t)d->quota,
 	    (int64_t)d->remaining,
@@ -75,7 +79,7 @@ void resp_write_cl_throttle(const struct reply *reply, struct buffer *out)
 	    (int64_t)adhoc_seconds(d->reset_after_ns),
 	};
 
-	resp_write_integers(out, 5, values, 5);
+	resp_write_integers(out, CL_THROTTLE_COUNT, values, CL_THROTTLE_COUNT);
 }
 
 void resp_write_throttle(const struct reply *reply, struct buffer *out)

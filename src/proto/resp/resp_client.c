@@ -298,7 +298,7 @@ static void client_tracking(const struct resp_call *call)
 	resp_call_write_ok(call);
 }
 
-/* CLIENT CACHING YES announces that the next reply will be cached. */
+/* CLIENT CACHING YES or NO says whether the client will cache the next reply. */
 static void client_caching(const struct resp_call *call)
 {
 	unsigned tracking = call->session->tracking_flags;

@@ -271,8 +271,7 @@ int resp_copy_words_to_request(struct fill *fill, const struct slice *args, size
 	return 0;
 }
 
-/* Finds the command. Returns NULL, with fill->error set, if it or its number of words is invalid.
- */
+/* Finds the command. Returns NULL and sets fill->error if it or its number of words is invalid. */
 const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_spec_find(args[0]);

@@ -37,19 +37,25 @@ bool resp_template_match(const struct resp_template *template, const struct resp
                          const struct codec_bounds *bounds, struct slice data, size_t *consumed,
                          struct request *request)
 {
-	size_t at = template->head_len, tail_len = template->tail_len;
+	size_t head_len = template->head_len, tail_len = template->tail_len;
+	size_t key_start = head_len, tail_start, end;
 	uint32_t key_max = (uint32_t)u64_min(bounds->key_max, RESP_BULK_MAX), key_len;
 	bool is_at_start = reader->position == 0 && !reader->is_skipping;
 
-	if (at == 0 || !is_at_start || data.len <= at || data.data[at] != '$' ||
-	    memcmp(data.data, template->bytes, at) != 0 ||
-	    resp_read_length(data, &at, key_max, &key_len) != RESP_COMMAND ||
-	    data.len - at < key_len + tail_len || at + key_len + tail_len > bounds->request_max ||
-	    memcmp(data.data + at + key_len, template->bytes + template->head_len, tail_len) != 0)
+	if (head_len == 0 || !is_at_start || data.len <= head_len || data.data[head_len] != '$' ||
+	    memcmp(data.data, template->bytes, head_len) != 0)
+		return false;
+	/* Reads "$LENGTH" and CRLF; `key_start` is moved behind them. */
+	if (resp_read_length(data, &key_start, key_max, &key_len) != RESP_COMMAND)
+		return false;
+	tail_start = key_start + key_len;
+	end = tail_start + tail_len;
+	if (data.len < end || end > bounds->request_max ||
+	    memcmp(data.data + tail_start, template->bytes + head_len, tail_len) != 0)
 		return false;
 	*request = template->request;
-	request->limit.data = data.data + template->limit_offset;
-	request->key = (struct slice){data.data + at, key_len};
-	*consumed = at + key_len + tail_len;
+	request->limit.data = data.data + template->limit_offset; /* the limit stands before the key */
+	request->key = (struct slice){data.data + key_start, key_len};
+	*consumed = end;
 	return true;
 }
