@@ -77,7 +77,10 @@ static bool check_name(struct compact *compact, struct object_names *names, size
 	return true;
 }
 
-/* Copies a field's name and the colon. Sets *is_located if it is located_name. */
+/*
+ * Copies a field's name and the colon. Sets *is_located if it is the name whose value is to be
+ * located in `out`, and notes in found_names which of the names that the caller looks for it is.
+ */
 static bool copy_name(struct compact *compact, struct object_names *names, bool *is_located)
 {
 	struct buffer plain = {.max = compact->out.max};
@@ -90,8 +93,10 @@ static bool copy_name(struct compact *compact, struct object_names *names, bool 
 	copy_text(compact, text, &plain);
 	name = (struct slice){plain.data, plain.len};
 	good = check_name(compact, names, begin, name);
-	if (!good)
-		compact->json.at = text.data - 1, compact->json.end = text.data + text.len + 1;
+	if (!good) { /* the place of the error is the name with its quotes */
+		compact->json.at = text.data - 1;
+		compact->json.end = text.data + text.len + 1;
+	}
 	*is_located = compact->depth == 1 && slice_equal(name, compact->located_name);
 	for (size_t i = 0; i < compact->counted_name_count && compact->depth == 1; i++)
 		compact->found_names |= (uint32_t)slice_equal(name, compact->counted_names[i]) << i;

@@ -31,11 +31,12 @@ static bool is_koala(const char *path)
 
 /*
  * Reads a text in the language of its file. Stores mistakes as remarks of the config, and then
- * returns EINVAL or another error.
+ * returns EINVAL or another error. The readers make remarks themselves and go on; only a mistake
+ * after which yaml_read can not go on comes back as its status, with a message in `error`.
  */
 static int read_source(struct weir_config *config, const struct source *source)
 {
-	size_t errors = config->remarks.errors;
+	size_t errors_before = config->remarks.errors;
 	struct weir_error error = {0};
 	int status;
 
@@ -49,7 +50,7 @@ static int read_source(struct weir_config *config, const struct source *source)
 	    remark_add(config, REMARK_ERROR(source->file, error.line, error.column), "%s",
 	               error.message) != WEIR_OK)
 		return WEIR_ENOMEM;
-	return status == WEIR_OK && config->remarks.errors > errors ? WEIR_EINVAL : status;
+	return status == WEIR_OK && config->remarks.errors > errors_before ? WEIR_EINVAL : status;
 }
 
 /* Reads the text of the file `path`, in whose directory the files are that it names. */
@@ -205,6 +206,10 @@ static int refuse_repeated_files(struct weir_config *config, struct weir_config_
 	return status;
 }
 
+/*
+ * Reads the YAML file first, for its settings, then the others in order. The config lists the same
+ * files in the same order, with copies of their paths that last as long as the config.
+ */
 static int read_all_files(struct weir_config *config, const struct weir_config_files *files)
 {
 	struct yaml_rules yaml_rules = {0};

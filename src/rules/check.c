@@ -145,7 +145,7 @@ int rules_check(struct weir_config *config)
 	struct named_place *names = calloc(most + 1, sizeof *names);
 	int status = WEIR_ENOMEM, feedback = WEIR_OK;
 
-	/* A rule of Koala's language has the name of its limit, of which one remark is enough. */
+	/* In Koala's language a rule and its limit have one name, so one remark on it is enough. */
 	if (names)
 		status = check_rule_names(config, names) ?: check_limit_names(config, names);
 	free(names);

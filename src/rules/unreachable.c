@@ -12,29 +12,27 @@
  */
 #define COMPARISONS_MAX 5000000
 
+/* Returns the numbers that the value matches: a range, or a single number. False if it has none. */
+static bool get_numbers(const struct rules_value *value, struct rules_numbers *out)
+{
+	*out = value->numbers;
+	if (value->test != RULES_EQUAL)
+		return value->test == RULES_NUMBERS;
+	if (!parse_i64(value->text, &out->first))
+		return false;
+	out->last = out->first;
+	return true;
+}
+
 /* Whether certainly no value of an attribute matches both. */
 static bool values_exclude(const struct rules_value *a, const struct rules_value *b)
 {
-	struct rules_numbers range;
-	bool is_number;
+	struct rules_numbers left, right;
 
 	if (a->test == RULES_EQUAL && b->test == RULES_EQUAL)
 		return !slice_equal(a->text, b->text);
-	if (a->test == RULES_EQUAL) { /* swap them: a range is compared with a number or range */
-		const struct rules_value *text = a;
-
-		a = b;
-		b = text;
-	}
-	if (a->test != RULES_NUMBERS)
-		return false;
-	range = b->numbers;
-	is_number = b->test == RULES_NUMBERS;
-	if (b->test == RULES_EQUAL && parse_i64(b->text, &range.first)) {
-		range.last = range.first;
-		is_number = true;
-	}
-	return is_number && (range.last < a->numbers.first || range.first > a->numbers.last);
+	return get_numbers(a, &left) && get_numbers(b, &right) &&
+	       (left.last < right.first || right.last < left.first);
 }
 
 static bool same_value(const struct rules_value *a, const struct rules_value *b)
@@ -112,6 +110,7 @@ static bool same_condition(const struct rules_condition *a, const struct rules_c
 static bool matches_at_least(const struct rules_rule *first, const struct rules_rule *rule,
                              size_t *comparisons)
 {
+	/* They must read paths and addresses in the same way, or equal conditions may differ. */
 	if (first->path_variants != rule->path_variants || first->ip_numbers != rule->ip_numbers)
 		return false;
 	for (size_t i = 0; i < first->condition_count; i++) {

@@ -50,7 +50,7 @@ struct koala {
 	bool has_lines_before_sections;
 	bool has_rules; /* valid or not */
 	/* An invalid line may have had these, so no remark says that they are missing. */
-	bool may_lack_conditions;
+	bool may_lack_conditions; /* a rule could not be read, so what it uses is unknown */
 	bool may_lack_results;
 };
 

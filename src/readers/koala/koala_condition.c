@@ -76,23 +76,26 @@ static void read_value(struct koala *koala, struct slice text, bool is_first,
 {
 	bool is_ip = strcmp(condition->attribute, "ip") == 0;
 	const char *expected, *copy = koala_copy(koala, text);
+	bool is_plain_text;
 
 	*out = (struct rules_value){.test = RULES_EQUAL, .text = {copy, copy ? text.len : 0}};
 	if (slice_equal(text, SLICE("+"))) {
 		out->test = RULES_ANY;
 		out->text = SLICE("*"); /* as in YAML */
-	} else if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
+		return;
+	}
+	if (copy && form_read(out, is_ip, &expected) == FORM_WRONG) {
 		koala_expected(koala, text, expected);
-	} else if (out->test == RULES_EQUAL && read_address_without_zeros(koala, text, out)) {
 		return;
-	} else if (out->test == RULES_EQUAL && koala_warn_of_slip(koala, text, is_first, condition)) {
+	}
+	is_plain_text = out->test == RULES_EQUAL;
+	if (!is_plain_text || read_address_without_zeros(koala, text, out))
 		return;
-	} else if (is_ip && out->test == RULES_EQUAL) {
+	if (!koala_warn_of_slip(koala, text, is_first, condition) && is_ip)
 		koala_warning(koala, text.data,
 		              "expected an address, or a form of several, found %s: no "
 		              "address is equal to it",
 		              phrase_quote(text).text);
-	}
 }
 
 /* Cuts the next value off *rest, and skips empty ones. Returns false at the end of the list. */

@@ -22,16 +22,14 @@ static const struct slice section_headers[SECTIONS] = {
 static enum section find_header(struct slice line)
 {
 	enum section section = DICTS;
+	struct slice rest = line, header = slice_cut(&rest, ']');
+	bool has_bracket = rest.data > header.data + header.len;
 
-	while (section < SECTIONS) {
-		struct slice rest = line, header = slice_cut(&rest, ']');
-
-		/* slice_cut leaves the bracket out. */
-		header.len += rest.data > header.data + header.len;
-		if (slice_equal_nocase(header, section_headers[section]) && koala_is_end_of_line(rest))
-			break;
+	if (has_bracket)
+		header.len++;
+	while (section < SECTIONS &&
+	       !(slice_equal_nocase(header, section_headers[section]) && koala_is_end_of_line(rest)))
 		section++;
-	}
 	return section;
 }
 
@@ -78,19 +76,17 @@ static enum section guess_by_content(struct slice line)
 
 /*
  * Returns the section to which a line belongs, where `current` is that of the line before. Reports
- * an error if the header of a section is misspelled, missing or out of order. Sets *is_header if the
- * line is a header, right or not.
+ * an error if the header of a section is misspelled, missing or out of order. Sets *is_header if
+ * the line is a header, right or not.
  */
 static enum section section_of_line(struct koala *koala, struct slice line, enum section current,
                                     bool *is_header)
 {
 	enum section next = find_header(line);
-	bool is_in_order = next > current;
+	bool is_valid_header = next < SECTIONS && next > current; /* and in order */
 
-	if (next == SECTIONS) {
-		is_in_order = false;
+	if (next == SECTIONS)
 		next = find_misspelled_header(line);
-	}
 	*is_header = next < SECTIONS;
 	if (!*is_header) {
 		/* The header of a later section may be missing. */
@@ -98,7 +94,7 @@ static enum section section_of_line(struct koala *koala, struct slice line, enum
 		if (next <= current)
 			return current;
 	}
-	if (!is_in_order)
+	if (!is_valid_header)
 		koala_expected(koala, line, EXPECTED_SECTIONS);
 	if (next == RULES)
 		koala->rules_line = koala->line_number;

@@ -67,10 +67,11 @@ void koala_method_options(const struct koala_method *method,
 		out->rate.unit = WEIR_UNIT_MILLISECOND;
 		out->slots = SLOTS_PER_TIME + 1;
 	}
+	/* In Koala other times begin with the first request. */
 	if (method->day_is_calendar_day && !is_calendar_day)
 		out->align = WEIR_ALIGN_FIRST_REQUEST;
 	if (method->has_base)
 		out->base = thresholds->base;
-	if (method->has_base || is_calendar_day)
+	if (method->has_base || is_calendar_day) /* a base counts the requests of a calendar day */
 		out->timezone = thresholds->timezone;
 }

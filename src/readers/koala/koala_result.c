@@ -32,20 +32,29 @@ static bool is_free_name(struct slice name)
 	return !reserved_field(name);
 }
 
+/* `compact` has stopped at a reserved name, which json_rest returns with its quotes. */
+static void report_reserved_name(struct koala *koala, const struct compact *compact)
+{
+	struct slice quoted = json_rest(&compact->json);
+	struct slice name = {quoted.data + 1, quoted.len - 2};
+
+	koala_error(koala, compact->json.at, RESERVED_EXPECTED, reserved_fields().text,
+	            phrase_quote(name).text);
+}
+
 /* `compact` has failed: its JSON is too long, or has a mistake, or uses a reserved name. */
 static void report_json_error(struct koala *koala, const struct compact *compact)
 {
 	const struct json *json = &compact->json;
-	struct slice rest = json_rest(json);
+	bool has_mistake = *json->expected != '\0';
 
 	if (compact->out.failed)
 		koala_error(koala, json->at, "expected at most %zu bytes as JSON, found more",
 		            compact->out.max);
-	else if (*json->expected)
-		koala_expected(koala, rest, json->expected);
+	else if (has_mistake)
+		koala_expected(koala, json_rest(json), json->expected);
 	else
-		koala_error(koala, json->at, RESERVED_EXPECTED, reserved_fields().text,
-		            phrase_quote((struct slice){rest.data + 1, rest.len - 2}).text);
+		report_reserved_name(koala, compact);
 }
 
 /* Appends the fields that the object lacks. */

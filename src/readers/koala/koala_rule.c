@@ -197,8 +197,10 @@ static bool read_thresholds(struct koala *koala, const struct koala_method *meth
 	                                                rule->value[COUNT],
 	                                                koala->config->koala.timezone},
 	                     &out->limit.options);
-	if (method->has_erase)
-		memcpy(out->rule.feedback, &rule->value[ERASE1], sizeof out->rule.feedback);
+	if (method->has_erase) { /* units that the client may give back by its feedback */
+		out->rule.feedback[0] = rule->value[ERASE1];
+		out->rule.feedback[1] = rule->value[ERASE2];
+	}
 	return check_with_algorithm(koala, rule, &out->limit.options);
 }
 
@@ -226,7 +228,7 @@ static bool read_method(struct koala *koala, struct rule_text *rule, struct koal
  */
 static bool read_answer(struct koala *koala, struct rule_text *rule, struct koala_rule *out)
 {
-	bool is_direct = out->rule.answer != RULES_BY_LIMITS;
+	bool is_direct = out->rule.answer != RULES_BY_LIMITS; /* set by read_method */
 	bool valid = read_required(koala, rule, RESULT, INT64_MAX);
 	char name[24];
 
@@ -245,7 +247,7 @@ static bool read_answer(struct koala *koala, struct rule_text *rule, struct koal
 	if (out->result == 1)
 		out->rule.answer = RULES_ALLOW;
 	if (is_direct) {
-		out->rule.key_count = 0;
+		out->rule.key_count = 0; /* it counts nothing */
 	} else {
 		out->limit.options.name = out->rule.name;
 		out->limit.file = out->rule.file;
@@ -291,6 +293,7 @@ static bool split_into_parts(struct koala *koala, struct slice text, struct rule
 	return false;
 }
 
+/* Adds the rule to koala->rules if it has no error. Goes on after an error, to report others. */
 void koala_read_rule(struct koala *koala, struct slice text)
 {
 	struct rule_text rule = {0};

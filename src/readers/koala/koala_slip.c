@@ -22,11 +22,6 @@ struct slip {
 	struct buffer meant; /* empty if unknown */
 };
 
-/*
- * Each of the following functions recognizes one kind of slip: it returns whether the value has it,
- * and writes into `meant`. A comment above gives examples of such values.
- */
-
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t';
@@ -52,15 +47,21 @@ static bool contains(struct slice text, const char *part)
 }
 
 /*
+ * The functions below each recognize one kind of slip, of which the comment gives examples. They
+ * return whether the value has it, and append to `meant` what was probably meant, if that is clear.
+ */
+
+/*
  * "=5" from a==5, "!x" from a=!x. An @ must precede the name of a dictionary, and < or > a number:
  * "@bob" and ">b" may well be text.
  */
 static bool begins_with_operator(struct slip *slip)
 {
+	/* longer ones first */
 	static const struct slice operators[] = {SLICE("!="), SLICE("="), SLICE("!@"), SLICE("!"),
 	                                         SLICE("@"),  SLICE(">"), SLICE("<")};
 	struct slice rest = slip->text;
-	const char *name;
+	const char *sign;
 	bool negated = slip->condition->negated;
 	int64_t number;
 	size_t i = 0;
@@ -70,14 +71,14 @@ static bool begins_with_operator(struct slip *slip)
 	rest = slice_trim(rest);
 	if (i == sizeof operators / sizeof *operators || rest.len == 0)
 		return false;
-	name = operators[i].data;
-	if (strchr(name, '@') && !koala_dictionary(slip->koala, rest))
+	sign = operators[i].data;
+	if (strchr(sign, '@') && !koala_dictionary(slip->koala, rest))
 		return false;
-	if (strchr("<>", *name) && !parse_i64(rest, &number))
+	if (strchr("<>", *sign) && !parse_i64(rest, &number))
 		return false;
-	if (strcmp(name, "!") == 0 || (*name == '=' && negated))
-		name = "!=";
-	buffer_printf(&slip->meant, "%s%s", slip->condition->attribute, name);
+	if (strcmp(sign, "!") == 0 || (*sign == '=' && negated))
+		sign = "!="; /* a=!x and a!==x mean a!=x */
+	buffer_printf(&slip->meant, "%s%s", slip->condition->attribute, sign);
 	buffer_add_slice(&slip->meant, rest);
 	return true;
 }
@@ -103,6 +104,7 @@ static bool has_misplaced_mark(struct slip *slip)
 	return contains(slip->text, "{~") || contains(slip->text, "~}");
 }
 
+/* "*" */
 static bool is_lone_star(struct slip *slip)
 {
 	if (!slice_equal(slip->text, SLICE("*")))
@@ -131,6 +133,7 @@ static bool lacks_semicolon(struct slip *slip)
 {
 	struct slice text = slip->text;
 	size_t sign = 0, end, begin;
+	bool is_list_item, ends_a_value, is_double_sign;
 
 	while (sign < text.len && !memchr("=<>@", text.data[sign], 4))
 		sign++;
@@ -139,9 +142,12 @@ static bool lacks_semicolon(struct slip *slip)
 		end--;
 	for (begin = end; begin > 0 && may_be_in_name(text.data[begin - 1]); begin--)
 		;
-	if (sign + 1 >= text.len || begin == end || text.data[sign + 1] == '=')
+	if (sign + 1 >= text.len || begin == end)
 		return false;
-	if (begin == 0 ? slip->is_first : !is_blank(text.data[begin - 1]))
+	is_double_sign = text.data[sign + 1] == '=';
+	is_list_item = begin == 0 && !slip->is_first;
+	ends_a_value = begin > 0 && is_blank(text.data[begin - 1]);
+	if (is_double_sign || !(is_list_item || ends_a_value))
 		return false;
 	buffer_add_slice(&slip->meant, slice_trim((struct slice){text.data, begin}));
 	buffer_add_text(&slip->meant, "; ");
@@ -186,14 +192,14 @@ static void suggest_address(struct slip *slip, struct slice first, struct slice 
 		meant->len = 0;
 }
 
-/* "10.*", "256.0.0.*", "10.0.0.1-9", "10.0.0.1-10.0.0.256" */
+/* "10.0.0.0/99", "10.*", "256.0.0.*", "10.0.0.1-9", "10.0.0.1-10.0.0.256" */
 static bool is_broken_address(struct slip *slip)
 {
 	struct slice last = slip->text, bits = slip->text;
 	struct slice first = slice_cut(&last, '-'), network = slice_cut(&bits, '/');
 
 	if (is_like_address(network) && bits.len > 0 && consists_of(bits, "0123456789"))
-		return true;
+		return true; /* a valid network is no text */
 	if (!is_like_address(first) || !consists_of(last, "0123456789.*"))
 		return false;
 	/* 1.2.3.400 alone may be a version. */

@@ -46,7 +46,7 @@ static int warn_of_other_key(struct reader *reader, const yaml_node_t *node, con
 	    limit, list_attributes(rule).text, list_attributes(first).text, first->name);
 }
 
-int read_shared_limits(struct reader *reader, const struct node_name *names)
+int warn_of_shared_limits(struct reader *reader, const struct node_name *names)
 {
 	const struct weir_config *config = reader->config;
 	const struct rules_rule **first_rules = /* the first rule of each limit */
@@ -75,7 +75,7 @@ int read_shared_limits(struct reader *reader, const struct node_name *names)
 	return status;
 }
 
-int read_unused_limits(struct reader *reader)
+int warn_of_unused_limits(struct reader *reader)
 {
 	const struct weir_config *config = reader->config;
 	bool *used = arena_array(&reader->config->arena, config->limit_count, sizeof *used);
@@ -83,15 +83,19 @@ int read_unused_limits(struct reader *reader)
 
 	if (!used)
 		return node_no_memory(reader);
+	if (config->rule_count == 0) /* then all calls name their limits */
+		return WEIR_OK;
 	for (size_t i = 0; i < config->rule_count; i++)
 		for (size_t j = 0; j < config->rules[i].limit_count; j++)
 			used[config->rules[i].limits[j]] = true;
-	for (size_t i = 0; i < config->limit_count && config->rule_count > 0 && status == WEIR_OK; i++)
-		if (!used[reader->limits[i].index])
-			status =
-			    node_warning(reader, reader->limits[i].node,
-			                 "expected a rule that uses the limit \"%.*s\", found none: only calls "
-			                 "that name it count there",
-			                 (int)reader->limits[i].text.len, reader->limits[i].text.data);
+	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++) {
+		const struct node_name *limit = &reader->limits[i]; /* they are sorted by name */
+
+		if (!used[limit->index])
+			status = node_warning(reader, limit->node,
+			                      "expected a rule that uses the limit \"%.*s\", found none: only "
+			                      "calls that name it count there",
+			                      (int)limit->text.len, limit->text.data);
+	}
 	return status;
 }

@@ -118,26 +118,40 @@ const struct node_kind node_word = {node_read_word, print_word};
 const struct node_kind node_list = {read_list, print_list};
 const struct node_kind node_nested = {read_nested, print_nested};
 
-/* Prints `name: value`. Returns false if the key has no value, or its default. */
+/* Whether objects of this variant have the key, and this object has a value for it. */
+static bool has_printable_value(const struct node_key *key, const struct node_object *object)
+{
+	bool is_of_variant = key->variants == 0 || (key->variants & object->variant);
+	const bool *is_present = key->presence_flag
+	                             ? (const bool *)((const char *)object->fields + key->presence_flag)
+	                             : NULL;
+
+	return key->kind && key->kind->print && is_of_variant && (!is_present || *is_present);
+}
+
+/*
+ * Prints `name: value`. Returns false if the key has no value or its default; then the caller
+ * removes what was printed. A value that is known to be present is printed even if it is the
+ * default.
+ */
 static bool print_key(const struct printer *printer, const struct node_key *key,
                       const struct node_object *object)
 {
 	const char *fields = object->fields, *defaults = object->defaults;
 	struct buffer *out = printer->out;
-	size_t value_position;
+	size_t start;
+	bool begins_line;
 
-	if (!key->kind || !key->kind->print || (key->variants && !(key->variants & object->variant)) ||
-	    (key->presence_flag && !*(const bool *)(fields + key->presence_flag)))
+	if (!has_printable_value(key, object))
 		return false;
 	buffer_printf(out, "%s: ", key->name);
-	value_position = out->len;
+	start = out->len;
 	if (!key->kind->print(printer, key, fields + key->offset,
 	                      defaults && !key->presence_flag ? defaults + key->offset : NULL))
 		return false;
-	if (value_position < out->len &&
-	    out->data[value_position] == '\n') { /* replaces the blank before it */
-		memmove(out->data + value_position - 1, out->data + value_position,
-		        out->len - value_position);
+	begins_line = start < out->len && out->data[start] == '\n';
+	if (begins_line) { /* then no blank follows the colon */
+		memmove(out->data + start - 1, out->data + start, out->len - start);
 		out->len--;
 	}
 	return true;

@@ -35,10 +35,10 @@ int read_percent(struct reader *reader, const struct node_key *key, const yaml_n
  * Warns of limits that rules with different keys share. `names` are the rules', in the order
  * of the file. 0 or ENOMEM.
  */
-int read_shared_limits(struct reader *reader, const struct node_name *names);
+int warn_of_shared_limits(struct reader *reader, const struct node_name *names);
 
 /** Warns of limits that no rule uses, where there are rules. 0 or ENOMEM. */
-int read_unused_limits(struct reader *reader);
+int warn_of_unused_limits(struct reader *reader);
 
 /** `node`, an attribute's name, into a const char *; the config lists those that proxies carry. */
 int read_attribute(struct reader *reader, struct node_name *name, const yaml_node_t *node,

@@ -34,15 +34,16 @@ static int warn_of_misspelling(struct reader *reader, const yaml_node_t *node, c
 {
 	const struct weir_config *config = reader->config;
 	struct forwarded_attribute forwarded;
-	bool is_known;
+	bool is_known, is_forwarded;
 	const char *similar = find_similar(config, name, &is_known);
 
-	if (is_known || forwarded_parse(name, &forwarded))
+	is_forwarded = forwarded_parse(name, &forwarded); /* such as header.NAME, with any name */
+	if (is_known || is_forwarded)
 		return WEIR_OK;
 	if (similar)
 		return node_warning(reader, node, "expected an attribute that callers send, found %s",
 		                    node_found_near(node, similar).text);
-	if (config->attribute_count > 0)
+	if (config->attribute_count > 0) /* otherwise callers may send any */
 		return node_warning(reader, node,
 		                    "expected method, host, path, ip or one of `attributes`, found %s",
 		                    node_found(node).text);

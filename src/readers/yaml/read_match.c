@@ -85,17 +85,17 @@ static int warn_of_lowercase_method(struct reader *reader, const yaml_node_t *no
 static int warn_of_host_bits(struct reader *reader, const yaml_node_t *node,
                              const struct rules_value *value)
 {
-	struct slice address = value->text, prefix = address;
-	struct ip first;
+	struct slice bits = value->text, address = slice_cut(&bits, '/');
+	bool is_network = address.len < value->text.len;
+	struct ip written;
 
-	address = slice_cut(&prefix, '/');
-	if (address.len == value->text.len || !ip_parse(address, &first) ||
-	    memcmp(&first, &value->range.first, sizeof first) == 0)
+	if (!is_network || !ip_parse(address, &written) ||
+	    memcmp(&written, &value->range.first, sizeof written) == 0)
 		return WEIR_OK;
 	return node_warning(
 	    reader, node,
 	    "expected the first address of a network, found %s: only its first %.*s bits count",
-	    node_found(node).text, (int)prefix.len, prefix.data);
+	    node_found(node).text, (int)bits.len, bits.data);
 }
 
 static int read_bound(struct reader *reader, const yaml_node_t *node, struct rules_value *out)
@@ -144,7 +144,7 @@ static int read_text_of_attribute(struct reader *reader, const char *attribute,
 static int read_form(struct reader *reader, const char *attribute, const yaml_node_t *node,
                      struct rules_value *out)
 {
-	bool is_ip = strcmp(attribute, "ip") == 0;
+	bool is_ip = strcmp(attribute, "ip") == 0, is_address;
 	struct slice text = out->text;
 	const char *expected;
 	enum form form;
@@ -155,11 +155,12 @@ static int read_form(struct reader *reader, const char *attribute, const yaml_no
 	}
 	if (!is_ip && text.len > 0 && (text.data[0] == '>' || text.data[0] == '<'))
 		return read_bound(reader, node, out);
-	form = form_read(out, is_ip, &expected);
+	form = form_read(out, is_ip, &expected); /* an address, a range of addresses or of numbers */
 	if (form == FORM_WRONG)
 		return node_error(reader, node, "expected %s, found %s" OR_BACKSLASH, expected,
 		                  node_found(node).text);
-	if (is_ip && (form == FORM_TEXT || out->test == RULES_NUMBERS))
+	is_address = form == FORM_READ && out->test != RULES_NUMBERS;
+	if (is_ip && !is_address)
 		return node_expected(reader, node, "an address, 10.0.0.0/8, 10.0.0.* or 10.0.0.1-10.0.0.9");
 	if (form == FORM_READ)
 		return out->test == RULES_IP_RANGE ? warn_of_host_bits(reader, node, out) : WEIR_OK;

@@ -56,8 +56,8 @@ static int report_unknown_limit(struct reader *reader, const yaml_node_t *node)
 static int read_limit_name(struct reader *reader, struct node_name *name, const yaml_node_t *node,
                            void *element)
 {
-	const char *text;
-	int status = node_name(reader, node, &text);
+	const char *unused;
+	int status = node_name(reader, node, &unused); /* an error unless the node is a name */
 	const struct node_name *limit;
 
 	if (status != WEIR_OK || reader->limits_unreadable)
@@ -259,8 +259,11 @@ static int read_rules(struct reader *reader, const struct node_key *key, const y
 	(void)key;
 	/* Without readable limits the rules have no indexes of limits to check. */
 	if (status == WEIR_OK && !reader->limits_unreadable)
-		status = read_shared_limits(reader, names) ?: read_unused_limits(reader);
-	return status != WEIR_OK ? status : node_names_sort(reader, names, array->count, "rule");
+		status = warn_of_shared_limits(reader, names) ?: warn_of_unused_limits(reader);
+	if (status != WEIR_OK)
+		return status;
+	return node_names_sort(reader, names, array->count,
+	                       "rule"); /* refuses a name that stands twice */
 }
 
 static bool print_rules(const struct printer *printer, const struct node_key *key,

@@ -106,16 +106,17 @@ static bool is_v4(const struct ip_range *range)
 
 static void count_range(struct ranges *ranges, const struct ip_range *range)
 {
-	static const struct ip before = {{[10] = 0xff, 0xfe, 0xff, 0xff, 0xff, 0xff}}, /* all of IPv4 */
-	    behind = {{[9] = 1}};
+	/* ::fffe:ffff:ffff and ::1:0:0:0, the neighbours of the IPv4 addresses ::ffff:0:0/96 */
+	static const struct ip before_v4 = {{[10] = 0xff, 0xfe, 0xff, 0xff, 0xff, 0xff}},
+	                       behind_v4 = {{[9] = 1}};
 
 	if (is_v4(range)) {
 		ranges->v4++;
 		return;
 	}
 	ranges->others++;
-	ranges->is_mixed |= memcmp(&range->first, &behind, sizeof behind) <= 0 &&
-	                    memcmp(&range->last, &before, sizeof before) >= 0;
+	ranges->is_mixed |= memcmp(&range->first, &behind_v4, sizeof behind_v4) <= 0 &&
+	                    memcmp(&range->last, &before_v4, sizeof before_v4) >= 0;
 }
 
 static uint32_t number_of(const struct ip *ip)

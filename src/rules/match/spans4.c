@@ -114,7 +114,8 @@ void spans4_close(struct spans4 *spans)
 }
 
 /*
- * Finds the last range that begins at or before the address, which is just before `behind`: a
+ * Whether a range has the address. Only the last range that begins at or before the address can
+ * have it; the search moves `behind` just past that range, which may be of an earlier slot. It is a
  * binary search in the slot, without a branch that depends on an address.
  */
 bool spans4_have(const struct spans4 *spans, uint32_t address)
