@@ -86,14 +86,17 @@ bool permissions_check_steps(struct decider *decider, struct work *work)
 	return true;
 }
 
-void permissions_log_foreign(struct decider *decider, const struct work *work)
+void permissions_log_foreign(struct decider *decider, const struct net_conn *conn)
 {
 	client_log_warn(decider->shared->log, &decider->next_foreign_warning_ns, "foreign_protocol",
-	                protocol_of(work->conn)->codec->name, work->conn,
+	                protocol_of(conn)->codec->name, conn,
 	                "closed: received HTTP, perhaps from a page in a browser");
 }
 
-/* There are more than max_connections: serves operators, and closes after the first request. */
+/*
+ * The connection is in the reserve beyond max_connections, which is for operators. Closes it after
+ * the first request that is no greeting; greetings are REQUEST_FREE, and thus served.
+ */
 void permissions_use_reserve(struct decider *decider, struct work *work, struct request *r)
 {
 	/* requests that come before a client's first real one */
@@ -106,5 +109,6 @@ void permissions_use_reserve(struct decider *decider, struct work *work, struct 
 		work_reject(decider, work, WEIR_EFULL, SLICE("max number of clients reached"));
 		net_conn_count_rejection(work->conn);
 	}
-	work->close_after = r->close_after |= !is_greeting;
+	r->close_after |= !is_greeting;
+	work->close_after = r->close_after;
 }

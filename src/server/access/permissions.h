@@ -11,9 +11,10 @@
 #include "server/access/access.h"
 #include "server/requests/decider.h"
 
-/** Whether the request needs no other check, as is usual. */
-static inline bool permissions_are_plain(const struct decider *decider, enum request_class class,
-                                         const struct request_origin *origin)
+/** Whether the request is permitted without further checks, as is usual. */
+static inline bool permissions_need_no_check(const struct decider *decider,
+                                             enum request_class class,
+                                             const struct request_origin *origin)
 {
 	if (access_matters(class, origin))
 		return false;
@@ -39,7 +40,7 @@ bool permissions_check_steps(struct decider *decider, struct work *work);
  * Logs that a listener for RESP has received HTTP, by client_log_warn. Refused HTTP requests are
  * not logged.
  */
-void permissions_log_foreign(struct decider *decider, const struct work *work);
+void permissions_log_foreign(struct decider *decider, const struct net_conn *conn);
 /**
  * Restricts a connection in the reserve to requests for health, metrics and operators. Its first
  * request is its last, apart from greetings.

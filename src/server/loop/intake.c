@@ -73,7 +73,7 @@ static void locate_cells(void *context, size_t start, size_t end)
  */
 static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
-	return work_split_batch(work) ||
+	return work_has_items_to_begin(work) ||
 	       (waiting->decider->config->remote_stores != 0 &&
 	        (suspend_needed_for_store(work) || key_order_must_wait(&waiting->order, work)));
 }
@@ -167,13 +167,13 @@ static void consume_input(struct input *input, size_t bytes, size_t requests)
 	input->share_left = sat_sub(input->share_left, requests);
 }
 
-/* A batch or a request with a long reply counts as several. Returns how many beyond one. */
+/* Returns how many more the request counts as: the items of a batch, or more for a long reply. */
 static inline size_t extra_requests(const struct request *request)
 {
 	return u64_max(request->item_count, request->reply_size / SHORT_REPLY_BYTES);
 }
 
-/* Returns the name of the user that sent the request, or NULL for nobody. */
+/* The name of the user that sent the request, NULL for nobody; "default" if there are no users. */
 static struct slice sender_name(const struct decider *decider)
 {
 	if (!decider->config->users)
@@ -194,7 +194,7 @@ charge_extra_units(struct waiting *waiting, struct input *input, const struct wo
 
 	input->share_left = sat_sub(input->share_left, extra);
 	net_loop_charge(waiting->decider->loop, extra * BATCH_UNIT_BYTES);
-	if (work_split_batch(work))
+	if (work_has_items_to_begin(work))
 		deferred_begin_split_batch(waiting, work->conn);
 }
 
@@ -208,39 +208,47 @@ static inline size_t bytes_while_waiting(const struct worker *worker, const stru
 	return work->kind != REQUEST_ADHOC && handle_may_wait(work) ? PENDING_SIZE : 0;
 }
 
+/* Counts about the bytes of the reply to come, and of the work if it has to wait. */
+static inline void count_expected_bytes(struct worker *worker, struct client *client,
+                                        const struct work *work, size_t reply_bytes)
+{
+	size_t bytes = reply_bytes + bytes_while_waiting(worker, client, work);
+
+	client->reply_bytes += bytes;
+	worker->intake.reply_bytes += bytes;
+}
+
 /*
  * Adds the request to the intake. Returns false if the connection must not be read further now. An
- * ad hoc request, whose limit is in the request, is one unit of work and never waits. `page_bytes`
- * is the size of the page that the request is answered with, or 0.
+ * ad hoc request, whose limit is in the request, is one unit of work and never waits.
  */
-static inline bool add_request(struct worker *worker, struct request *request, struct input *input,
-                               size_t page_bytes)
+static inline bool add_request(struct worker *worker, struct request *request, struct input *input)
 {
+	/* a command such as ACL WHOAMI, which the codec answers, or a batch that may have one */
 	const unsigned kinds_naming_sender = 1u << REQUEST_LOCAL | 1u << REQUEST_BATCH;
 	struct work *work = &worker->intake.works[worker->intake.count++];
-	struct client *client = input->client;
+	size_t page_bytes =
+	    page_is_requested(request) ? page_size(&worker->decider.pages, request->kind) : 0;
 	size_t reply_bytes = SHORT_REPLY_BYTES + request->reply_size + page_bytes;
 
 	work->conn = input->conn;
 	if (1u << request->kind & kinds_naming_sender)
 		request->name = sender_name(&worker->decider);
 	if (request->kind == REQUEST_LOCAL && request->origin && request->origin->is_from_foreign_page)
-		permissions_log_foreign(&worker->decider, work);
+		permissions_log_foreign(&worker->decider, input->conn);
 	handle_prepare(&worker->decider, work, request);
 	if (input->is_above_maximum)
 		permissions_use_reserve(&worker->decider, work, request);
 	if (work->kind != REQUEST_ADHOC && __builtin_expect(work_units(work) > 1, 0))
 		charge_extra_units(&worker->waiting, input, work);
-	reply_bytes += bytes_while_waiting(worker, client, work);
-	client->reply_bytes += reply_bytes;
-	worker->intake.reply_bytes += reply_bytes;
+	count_expected_bytes(worker, input->client, work, reply_bytes);
 	if (work->full_request == request) /* it stays: parse the next one elsewhere */
 		worker->intake.next_request = arena_alloc(&worker->decider.arena, sizeof *request);
 	if (work->close_after)
 		net_conn_finish(work->conn);
 	else if (page_bytes > 0)
 		net_conn_yield(work->conn);
-	return !work->close_after && page_bytes == 0 && !client->has_split_batch;
+	return !work->close_after && page_bytes == 0 && !input->client->has_split_batch;
 }
 
 /*
@@ -301,13 +309,31 @@ static void put_back(struct input *input)
 		codec->repeat_request(input->client->session);
 }
 
+/* Whether a parsed request must be put back until its connection is read again. */
+static inline bool must_put_back(struct worker *worker, const struct input *input,
+                                 struct request *request)
+{
+	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
+	    !client_login_identify(&worker->decider, &worker->login_queue, input->conn, request))
+		return true; /* until its password is checked */
+	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
+	    admission_delays_batch(&worker->admission, input->conn, request))
+		return true; /* until the queue admits its client */
+	if (page_is_requested(request) && net_loop_is_busy(worker->loop)) {
+		net_conn_yield(input->conn);
+		return true; /* until the next iteration */
+	}
+	return false;
+}
+
 /* Parses and adds the next request of a connection. Returns false if no more can be taken now. */
 static inline bool take_request(struct worker *worker, struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 	struct request *request = worker->intake.next_request;
-	size_t consumed = 0, page_bytes = 0;
+	size_t consumed = 0;
 
+	/* a transaction becomes a batch once it is parsed */
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
 	    admission_delays_transaction(&worker->admission, input->conn))
 		return false;
@@ -321,30 +347,17 @@ static inline bool take_request(struct worker *worker, struct input *input)
 		consume_input(input, consumed, 1);
 		return true;
 	case CODEC_REQUEST:
+		/* an interim answer, such as 100 Continue, to input that may also cancel requests */
 		if (__builtin_expect(request->kind == REQUEST_INTERIM, 0))
 			end_cancelled_requests(worker, input);
 		break;
 	}
-	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
-	    !client_login_identify(&worker->decider, &worker->login_queue, input->conn, request)) {
-		put_back(input); /* until its password is checked */
+	if (must_put_back(worker, input, request)) {
+		put_back(input);
 		return false;
-	}
-	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
-	    admission_delays_batch(&worker->admission, input->conn, request)) {
-		put_back(input); /* until the queue admits its client */
-		return false;
-	}
-	if (page_is_requested(request)) {
-		page_bytes = page_size(&worker->decider.pages, request->kind);
-		if (net_loop_is_busy(worker->loop)) {
-			net_conn_yield(input->conn);
-			put_back(input); /* until the next iteration */
-			return false;
-		}
 	}
 	consume_input(input, consumed, 1 + extra_requests(request));
-	return add_request(worker, request, input, page_bytes);
+	return add_request(worker, request, input);
 }
 
 /*

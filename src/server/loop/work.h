@@ -149,14 +149,11 @@ static inline size_t work_units(const struct work *work)
 	           : engine_work(&work->plan);
 }
 
-/* The batch, if it has items that have not begun; otherwise NULL. */
-static inline struct batch *work_split_batch(const struct work *work)
+/* Whether it is a batch of which only some items have begun: the others do in later iterations. */
+static inline bool work_has_items_to_begin(const struct work *work)
 {
-	struct batch *batch = work->kind == REQUEST_BATCH && work->status == WEIR_OK
-	                          ? (struct batch *)work->full_request
-	                          : NULL;
-
-	return batch && batch->begun_count < batch->request.item_count ? batch : NULL;
+	return work->kind == REQUEST_BATCH && work->status == WEIR_OK &&
+	       ((const struct batch *)work->full_request)->begun_count < work->full_request->item_count;
 }
 
 #endif

@@ -43,6 +43,16 @@ static uint64_t tick_secret_keeper(struct decider *decider, struct secret_keeper
 	return *keeper ? secret_keeper_tick(*keeper, os_monotonic_ns()) : 0;
 }
 
+/* Sets the alarm for the next time at which something is due, by the monotonic clock. */
+static void set_next_alarm(struct worker *worker, uint64_t calls_ns)
+{
+	uint64_t due_ns =
+	    earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.next_poll_ns);
+
+	due_ns = earlier_ns(due_ns, calls_ns);
+	net_loop_alarm(worker->loop, earlier_ns(due_ns, store_clients_due(&worker->store_clients)));
+}
+
 /*
  * Called once in each iteration, after the input of all connections was read. Decides the new
  * requests, resumes those that have waited, sends their steps to stores, and sets the alarm for the
@@ -52,7 +62,7 @@ static void on_iteration(void *context)
 {
 	struct worker *worker = context;
 	bool is_stopping = atomic_load_explicit(&worker->shared->stopping, memory_order_relaxed);
-	uint64_t due_ns, other_servers_ns;
+	uint64_t calls_ns; /* when the next call is due that shares something with other servers */
 
 	store_clients_tick(&worker->store_clients);
 	deferred_resume_ready(&worker->waiting);
@@ -60,7 +70,7 @@ static void on_iteration(void *context)
 	intake_answer(worker);
 	deferred_continue_batches(&worker->waiting);
 	if (worker->waiting.pending.due.count > 0) {
-		intake_begin_iteration(worker);
+		intake_begin_iteration(worker); /* unless new requests have begun it */
 		key_queue_wake_due(&worker->waiting);
 	}
 	if (is_stopping) {
@@ -69,24 +79,18 @@ static void on_iteration(void *context)
 	}
 	event_streams_run(&worker->event_streams);
 	pending_run(&worker->waiting.pending);
-	other_servers_ns =
-	    earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
+	calls_ns = earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);
+	/* an unavailable store fails its steps at once, so their works are ready again */
 	while (worker->waiting.ready_works.first) {
 		deferred_resume_ready(&worker->waiting);
 		store_clients_flush(&worker->store_clients);
 	}
-	/*
-	 * From here on no more works begin to wait in this iteration: an unavailable store has failed
-	 * its steps at once.
-	 */
-	due_ns = earlier_ns(pending_due(&worker->waiting.pending), worker->waiting.queues.next_poll_ns);
 	admission_admit(&worker->admission);
-	if (is_stopping)
+	if (is_stopping) /* the loop ends when the stores have answered */
 		net_loop_delay_end(worker->loop, store_clients_steps(&worker->store_clients) > 0);
-	due_ns = earlier_ns(due_ns, tick_secret_keeper(&worker->decider, &worker->keeper));
-	due_ns = earlier_ns(due_ns, other_servers_ns);
-	net_loop_alarm(worker->loop, earlier_ns(due_ns, store_clients_due(&worker->store_clients)));
+	calls_ns = earlier_ns(calls_ns, tick_secret_keeper(&worker->decider, &worker->keeper));
+	set_next_alarm(worker, calls_ns); /* no more works begin to wait in this iteration */
 	worker->intake.iteration_has_begun = false;
 	/* an idle loop must not keep the old configuration in memory */
 	decider_use_newest_config(&worker->decider);
@@ -123,6 +127,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	struct worker_shared *shared = worker->shared;
 	struct decider *decider = &worker->decider;
 
+	/* `self` and `owner`: the engine's callbacks find the decider by decider_of(owner) */
 	*decider = (struct decider){.shared = shared,
 	                            .index = worker->index,
 	                            .metrics = metrics_loop(shared->metrics, worker->index),
@@ -140,7 +145,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .plan_ready = deferred_plan_done,
 	                                        .owner = &decider->self},
 	                            .batch_slice = BATCH_SLICE,
-	                            .pages = {.intake_number = 1}};
+	                            .pages = {.intake_number = 1}}; /* 0 marks a page without text */
 	adhoc_open(&decider->adhoc);
 	worker->admission.store_clients = &worker->store_clients;
 	worker->waiting.decider = worker->waiting.pending.decider = decider;

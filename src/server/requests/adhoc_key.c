@@ -53,7 +53,7 @@ static bool reset_key(struct decider *decider, struct work *work, struct reply *
 	}
 	if (!run_plan(decider, work, reply, engine_decide))
 		return false;
-	/* a state that had expired by the store's clock counts as none */
+	/* the store says when the state that it removed would have ended; 0 if there was none */
 	reply->has_state = plan->direct_step.charge_ends_ns != 0;
 	return true;
 }

@@ -2,8 +2,9 @@
  * handle.c: prepares, decides and answers requests of every kind. A table has the functions of each
  * kind: one prepares a request when it is read, one decides it later together with others.
  *
- * A work is a request that is being processed. Its plan has a step for each limit that it uses. The
- * decider is the part of a worker that has the configuration, time and memory for decisions.
+ * A work is a request that is being processed. Its plan has a step for each limit that it uses; its
+ * core (struct request_core) is the few members of the request that every answer needs. The decider
+ * is the part of a worker that has the configuration, time and memory for decisions.
  */
 #include "server/requests/handle.h"
 
@@ -67,12 +68,12 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 			rollback_out_of_memory(decider, work);
 			return;
 		}
-		if (work->from_proxy && reply->permit.len > 0)
+		if (work->from_proxy && reply->permit.len > 0) /* most proxies can't report by a permit */
 			permit_withhold(decider, &work->plan, reply);
 	}
 	if (!algo_op_consumes(work->plan.op))
 		return;
-	if (d->wait_ns > 0 && work->plan.cost > 0) { /* a peek only reports a wait */
+	if (d->wait_ns > 0 && work->plan.cost > 0) { /* a cost of 0 only asks how long to wait */
 		reply->wait_ns = d->wait_ns;
 		count_reset_from_answer(d, d->wait_ns);
 	}
@@ -108,6 +109,7 @@ static void prepare_permit(struct decider *decider, struct work *work, const str
 		work->plan.outcome = r->outcome & 3; /* as wide as the field */
 		work->plan.latency_ns = sat_u64((u128)r->latency_ms * NS_PER_MS);
 	}
+	/* first, because other errors would disclose a limit that the sender may not use */
 	if (names_permit && !permissions_check_steps(decider, work))
 		return;
 	if (status != WEIR_OK)
@@ -127,7 +129,7 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 	int status;
 
 	if (!limit) {
-		if (rules_reserved_name(r->limit))
+		if (rules_reserved_name(r->limit)) /* a command, whose limits come with its requests */
 			adhoc_key_prepare_reserved_name(decider, work, r);
 		return;
 	}
@@ -142,9 +144,7 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		prepare_permit(decider, work, r);
 }
 
-/*
- * Copies the attributes with the address of the proxy's client as `ip`. Returns 0 or ENOMEM.
- */
+/* Copies the attributes with the address of the proxy's client as `ip`. Returns 0 or ENOMEM. */
 static int add_client_ip(struct decider *decider, const struct net_conn *conn,
                          const struct request *r, struct engine_attributes *out)
 {
@@ -168,10 +168,9 @@ static int add_client_ip(struct decider *decider, const struct net_conn *conn,
 }
 
 /*
- * Prepares a request whose limits the rules choose by its attributes.
- *
- * Behind a proxy a key may be as long as an HTTP header. An error would let a client with a long
- * header pass a proxy that forwards requests when Weir fails.
+ * Prepares a request whose limits the rules choose by its attributes. Behind a proxy no key is too
+ * long: its parts are headers of the proxy's client, which could pass by a long one otherwise,
+ * because many proxies forward a request when Weir answers with an error.
  */
 static void prepare_rules(struct decider *decider, struct work *work, const struct request *r)
 {
@@ -184,12 +183,12 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 	struct algo_call call = call_of_request(r);
 	int status;
 
-	if (r->from_proxy && decider->config->rules->auth == RULES_AUTH_NO) {
+	if (r->from_proxy && decider->config->rules->auth == RULES_AUTH_NO) { /* `auth: no` */
 		permissions_refuse_proxy(decider, work);
 		return;
 	}
 	status = r->from_proxy ? add_client_ip(decider, work->conn, r, &attributes) : WEIR_OK;
-	if (status == WEIR_OK && !r->permit.data)
+	if (status == WEIR_OK && !r->permit.data) /* a permit lists its limits */
 		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
 	work_set_rules_status(decider, work, status, r);
@@ -353,8 +352,8 @@ static void finish_item(struct decider *decider, struct work *item, struct reply
 
 /*
  * Begins the next items of a batch whose earlier items are all decided. They have the sender of the
- * batch. Their plans are made in the memory of this iteration, and only those that outlive it are
- * copied to the memory of the batch, which is decider->arena here.
+ * batch. Their plans are made in plan_arena, the memory of this iteration: split_batch_copy_item
+ * copies what may outlive it to the memory of the batch, which is decider->arena here.
  */
 static void begin_next_items(struct decider *decider, struct work *work, struct batch *batch)
 {
@@ -369,7 +368,7 @@ static void begin_next_items(struct decider *decider, struct work *work, struct 
 	decider->plan_arena = decider->arena;
 	decider->arena = batch_arena;
 	decider->user = user;
-	net_loop_charge(decider->loop, batch->unit_count * BATCH_UNIT_BYTES);
+	net_loop_charge(decider->loop, batch->unit_count * BATCH_UNIT_BYTES); /* as if it were input */
 	for (size_t i = first; i < batch->begun_count; i++)
 		split_batch_copy_item(decider, &batch->items[i]);
 	handle_prefetch_cells(decider->shared->table, batch->items + first, batch->begun_count - first);
@@ -488,7 +487,7 @@ static void prepare_request(struct decider *decider, struct work *work, const st
 	clear_plan(work);
 	if (r->kind == REQUEST_LOCAL)
 		work->full_request = r;
-	if (permissions_are_plain(decider, r->class, origin) ||
+	if (permissions_need_no_check(decider, r->class, origin) ||
 	    permissions_check(decider, work, r, origin))
 		handlers[r->kind].prepare(decider, work, r);
 	if (__builtin_expect(decider->user != NULL, 0))
@@ -550,7 +549,10 @@ static int counted_error(const struct work *work)
 	return work->kind == REQUEST_ADHOC && work->status == WEIR_ECOST ? WEIR_OK : work->status;
 }
 
-/* Called again for a work that has waited: its handler resumes the plan. */
+/*
+ * Called again for a work that has waited: its handler resumes the plan. Handlers also get works
+ * with an error, since finish_adhoc makes a denial of one, but not those refused by work_reject.
+ */
 void handle_decide(struct decider *decider, struct work *work, struct reply *reply)
 {
 	int error;
@@ -577,7 +579,10 @@ void handle_drop_removed_limits(struct decider *decider, struct work *work)
 		               slice_of(work->plan.direct_step.limit->name));
 }
 
-/* The codec gets all of the request if the work has it, otherwise a request with the core alone. */
+/*
+ * The codec gets all of the request if the work has it, otherwise a request with the core alone: a
+ * failed work has its message in place of the request, except for a REQUEST_LOCAL.
+ */
 void handle_render_reply(struct decider *decider, const struct work *work, struct reply *reply,
                          struct buffer *out)
 {

@@ -1,6 +1,7 @@
 /*
- * koala.c: answers as Koala's rule server does: with the JSON result of the rule that decided a
- * request, and with pages that list rules and how often each has allowed and denied.
+ * koala.c: answers as the rule server of Koala, an older rate limiter, does: with the JSON result
+ * of the rule that decided a request, and with pages that list rules and how often each has allowed
+ * and denied.
  */
 #include "server/requests/koala.h"
 
@@ -116,11 +117,12 @@ int koala_answer_browse_all(struct decider *decider, const struct plan *plan, st
 	if (!results)
 		return WEIR_ENOMEM;
 	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any_rule = true) {
-		bool allows = refuses && rule->answer == RULES_ALLOW;
+		/* a rule may be configured to answer "Allow" although its limit is used up */
+		bool answers_allow = !refuses || rule->answer == RULES_ALLOW;
 
-		count_answer(decider, rule, allows || !refuses);
+		count_answer(decider, rule, answers_allow);
 		if (refuses)
-			results[n++] = result_of_rule(config, rule, allows);
+			results[n++] = result_of_rule(config, rule, answers_allow);
 	}
 	if (n == 0)
 		results[n++] = result_of_none(config, any_rule);

@@ -16,6 +16,7 @@ struct operation {
 	const struct user *user; /* NULL without users */
 };
 
+/* Called when the request is read. An unknown limit is an error when it is done (fill_override). */
 void operator_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
 	struct operation *operation = arena_alloc(&decider->arena, sizeof *operation);

@@ -1,6 +1,7 @@
 /*
- * per_rule.c: handles Koala's requests in which each rule is decided by itself, and its question
- * whether all stores are alive.
+ * per_rule.c: handles requests of the protocol of Koala, an older rate limiter, in which each rule
+ * is decided by itself: acquire at, browse or read the count of single rules. Also handles its
+ * question whether all stores are alive.
  */
 #include "server/requests/per_rule.h"
 
@@ -60,17 +61,24 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a rule", r->name);
 }
 
+/*
+ * Whether the limit's store could not answer the peek, so that a policy has decided: to deny for
+ * that reason, or to allow. A peek that a store allows has found a unit at least.
+ */
+static bool is_decided_without_store(const struct weir_decision *d)
+{
+	return d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0);
+}
+
+/* Answers with the count of the rule's key: the units of its quota that are used. */
 void per_rule_finish_value(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct weir_decision *d = &reply->decision;
-	bool store_has_failed;
 
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_decide))
 		return;
 	reply->used = d->limit ? d->quota - d->remaining : 0;
-	/* a decision without a store is to deny for that reason, or to allow with nothing remaining */
-	store_has_failed = d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0);
-	if (d->limit && store_has_failed)
+	if (d->limit && is_decided_without_store(d))
 		work_set_status(work, WEIR_ESTORE);
 }
 

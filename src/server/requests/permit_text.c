@@ -67,8 +67,8 @@ static bool has_names(const struct weir_permits *permits, const struct engine_na
 }
 
 /*
- * Writes for each charge the length of its key's name plus 1, in 2 bytes, and the name; 0 without a
- * name or if all names together are too long. Returns how many words that takes.
+ * Writes for each charge the length of its key's name plus 1, in 2 bytes, and the name; 0 if it has
+ * none, or it does not fit beside the names before. Returns how many words that takes.
  */
 static size_t write_names(const struct weir_permits *permits, const struct engine_names *names,
                           uint64_t *words)
@@ -178,7 +178,11 @@ bool permit_text_read(struct slice text, const struct hash_key *secret, struct a
 
 	if (word_count == 0)
 		return false;
-	charges_if_named = sealed.words[1] >> COUNT_SHIFT; /* 0 if no charge has a name */
+	/*
+	 * The tag has proved that the numbers are ours. The count is 0 if no charge has a name; then it
+	 * follows from the words, because the two optional ones at the end are fewer than a charge has.
+	 */
+	charges_if_named = sealed.words[1] >> COUNT_SHIFT;
 	*names = (struct engine_names){0};
 	*permits = (struct weir_permits){
 	    .id = sealed.words[0],

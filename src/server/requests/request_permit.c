@@ -75,6 +75,7 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 	if (r->kind == REQUEST_LIMIT && !covers_step(&permits, &names, &plan->direct_step))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the limit and the key of the permit, found others");
+	/* after a refund of a part the permit is void, although the rest stays charged (algo/op.h) */
 	plan->op = permits.cost < granted_cost ? ALGO_REFUND_LAST : ALGO_REFUND;
 	return WEIR_OK;
 }
@@ -89,7 +90,7 @@ int permit_request(const struct request *r, struct plan *plan, struct weir_error
 	return WEIR_OK;
 }
 
-/* An acquired plan gets its permit as a text; a refund by permit has none, and is only counted. */
+/* Writes the permit of an acquired plan as a text. */
 int permit_write_reply(struct decider *decider, const struct plan *plan, struct reply *reply)
 {
 	struct metrics_loop *metrics = decider->metrics;
@@ -114,7 +115,7 @@ int permit_write_reply(struct decider *decider, const struct plan *plan, struct 
 	return WEIR_OK;
 }
 
-/* Counts that the limit of `step` gets no report, and logs the first such request. */
+/* Counts a request of which the limit of `step` gets no report, and logs the first. */
 static void count_withheld(struct decider *decider, const struct plan_step *step)
 {
 	size_t metric = engine_limit_index(decider->config->engine, step->limit);

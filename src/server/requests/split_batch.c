@@ -30,9 +30,10 @@ bool split_batch_has_decided_all_begun(const struct batch *batch)
 }
 
 /*
- * Shortens the durations in the replies of decided items by the time that has passed since they
- * were set: the batch is answered only when all its items are decided. The time until a reset
- * counts from the end of the item's wait, so only the time beyond the wait shortens it.
+ * Called before each run, and so before the answer: the batch is answered only when all its items
+ * are decided. Shortens the durations in the replies of decided items by the time since the last
+ * run; those of undecided items are 0 still. The time until a reset counts from the end of the
+ * item's wait, so only the time beyond the wait shortens it.
  */
 void split_batch_advance_time(const struct decider *decider, struct batch *batch)
 {
@@ -56,9 +57,16 @@ static bool ends_with_iteration(const struct plan *plan)
 	return !engine_is_remote(plan) && plan->permit.id == 0 && !engine_may_wait(plan);
 }
 
-static bool is_error(const struct work *work)
+/* An error of a REQUEST_LOCAL has no message: its request is in that place. */
+static bool has_message(const struct work *work)
 {
 	return work->status != WEIR_OK && work->kind != REQUEST_LOCAL;
+}
+
+/* Copies the message of an error from the memory of this iteration to that of the batch. */
+static void copy_message(struct decider *decider, struct work *item)
+{
+	work_fail(decider, item, item->status, slice_of(item->message));
 }
 
 /* Copies the plan into memory of the batch. Fails the work if there is none. */
@@ -90,22 +98,22 @@ static void copy_batch(struct decider *decider, struct work *work)
 	for (size_t i = 0; i < batch->begun_count; i++) {
 		struct work *item = &batch->items[i];
 
-		if (is_error(item))
-			work_fail(decider, item, item->status, slice_of(item->message));
+		if (has_message(item))
+			copy_message(decider, item);
 		if (work_has_plan(item))
 			copy_plan(decider, item, &from->items[i].plan);
 	}
 }
 
-/* The plan of the item is replaced by its copy, so the engine copies it from a place aside. */
+/* Copies what outlives the iteration: the message of an error, a batch, a plan that is not run. */
 void split_batch_copy_item(struct decider *decider, struct work *item)
 {
-	struct plan plan = item->plan;
+	struct plan plan = item->plan; /* the copy for the batch takes the place of item->plan */
 
 	if (item->plan.steps == &item->plan.direct_step) /* the plan points into itself */
 		plan.steps = &plan.direct_step;
-	if (is_error(item))
-		work_fail(decider, item, item->status, slice_of(item->message));
+	if (has_message(item))
+		copy_message(decider, item);
 	else if (item->kind == REQUEST_BATCH)
 		copy_batch(decider, item);
 	if (work_has_plan(item) && !ends_with_iteration(&plan))

@@ -1,6 +1,6 @@
 /*
- * work_error.c: sets the error that answers a request, with a message that says what was expected and
- * found. A work is a request that is being processed.
+ * work_error.c: sets the error that answers a request, with a message that says what was expected
+ * and found. A work is a request that is being processed.
  */
 #include "server/requests/work_error.h"
 
@@ -62,9 +62,10 @@ void work_fail_cost(struct decider *decider, struct work *work)
 {
 	const struct plan *plan = &work->plan;
 	const struct weir_limit *limit = plan->direct_step.limit;
-	/* the request may charge the key several times: all its charges but the last come before */
+	/* the request may charge the key several times: it waits as long as the last charge has to */
 	uint64_t total_cost = plan->direct_step.total_cost;
 	uint64_t last_cost = u64_min(total_cost, u64_max(plan->cost, 1));
+	uint64_t earlier_cost = total_cost - last_cost;
 	uint64_t wait_ns = plan->max_wait_ns == WEIR_ZERO ? 0 : plan->max_wait_ns;
 	struct weir_error error;
 
@@ -77,7 +78,7 @@ void work_fail_cost(struct decider *decider, struct work *work)
 		    &error, WEIR_ECOST,
 		    "expected a wait of at least %llu ms for a cost of %llu of limit '%s', found %llu ms",
 		    (unsigned long long)rounded_up_ms(
-		        algo_least_wait_ns(&limit->algo, last_cost, total_cost - last_cost)),
+		        algo_least_wait_ns(&limit->algo, last_cost, earlier_cost)),
 		    (unsigned long long)total_cost, limit->name, (unsigned long long)(wait_ns / NS_PER_MS));
 	work_fail(decider, work, WEIR_ECOST, slice_of(error.message));
 }

@@ -82,12 +82,13 @@ void admission_remove(struct admission *admission, struct client *client)
 }
 
 /*
- * Returns the space for replies that a client gets. While stores are overloaded, a client without a
- * pending request gets space for one short request; others join the queue and get 0. Not inlined:
- * requests without stores need none of it.
+ * Returns the space for replies that a client gets if limits are at stores. While these are
+ * overloaded, a client that the queue has just admitted is served once as usual, and a client
+ * without a pending request gets space for one short request; others join the queue and get 0. Not
+ * inlined: requests without stores need none of it.
  */
-__attribute__((noinline)) static size_t space_beside_stores(struct admission *admission,
-                                                            struct net_conn *conn, size_t bytes)
+__attribute__((noinline)) static size_t space_with_stores(struct admission *admission,
+                                                          struct net_conn *conn, size_t bytes)
 {
 	struct client *client = client_of(conn);
 	size_t space = net_conn_output_space(conn);
@@ -106,7 +107,7 @@ __attribute__((noinline)) static size_t space_beside_stores(struct admission *ad
 
 size_t admission_reply_space(struct admission *admission, struct net_conn *conn, size_t bytes)
 {
-	return __builtin_expect(admission->has_stores, 0) ? space_beside_stores(admission, conn, bytes)
+	return __builtin_expect(admission->has_stores, 0) ? space_with_stores(admission, conn, bytes)
 	                                                  : net_conn_output_space(conn);
 }
 

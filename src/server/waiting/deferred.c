@@ -112,7 +112,7 @@ static void end_split_batch(struct waiting *waiting, struct net_conn *conn)
 
 void deferred_drop(struct waiting *waiting, struct work *work)
 {
-	if (work_split_batch(work))
+	if (work_has_items_to_begin(work))
 		end_split_batch(waiting, work->conn);
 	handle_drop(work);
 }
@@ -149,7 +149,7 @@ static void cancel_suspended(struct pending *pending, struct unanswered *unanswe
 	struct waiting *waiting = suspended->waiting;
 
 	(void)pending;
-	if (work_split_batch(&suspended->work))
+	if (work_has_items_to_begin(&suspended->work))
 		end_split_batch(waiting, unanswered->conn);
 	key_queue_remove(waiting, suspended);
 	key_order_remove(&waiting->order, suspended, start_in_order);
@@ -176,7 +176,7 @@ static bool try_to_decide(struct waiting *waiting, struct suspended *suspended, 
 	struct saved_context saved;
 	uint64_t due_ns = PENDING_NEVER;
 	size_t used = suspended->unanswered.arena.used;
-	bool was_split = work_split_batch(&suspended->work) != NULL;
+	bool was_split = work_has_items_to_begin(&suspended->work);
 
 	enter_context(suspended, &saved);
 	handle_decide(waiting->decider, &suspended->work, reply);
@@ -184,7 +184,7 @@ static bool try_to_decide(struct waiting *waiting, struct suspended *suspended, 
 		due_ns = key_queue_update(waiting, suspended, reply);
 	leave_context(suspended, &saved);
 	pending_grow(&suspended->unanswered, suspended->unanswered.arena.used - used);
-	if (was_split && !work_split_batch(&suspended->work))
+	if (was_split && !work_has_items_to_begin(&suspended->work))
 		end_split_batch(waiting, suspended->unanswered.conn);
 	else if (was_split && suspended->unanswered.use_count == 0)
 		continue_in_next_iteration(waiting, suspended);

@@ -34,7 +34,7 @@ bool item_order_waits(const struct weir_table *table, const struct item_order *o
 		if (earlier && !may_run_beside(table, &items[earlier->number - 1], item))
 			return true;
 	}
-	return order->is_incomplete;
+	return order->is_incomplete; /* an earlier item with the key may be missing */
 }
 
 void item_order_add(const struct weir_table *table, struct item_order *order,

@@ -14,10 +14,10 @@ struct item_entry {
 	size_t number; /* of the item in the batch, from 1 */
 };
 
-/* The items of a batch that are not finished, by key. */
+/* The unfinished items of a batch, by key. It is made anew, item by item, in each run. */
 struct item_order {
 	struct map newest;  /* of struct item_entry */
-	bool is_incomplete; /* out of memory: each item waits for all items before it */
+	bool is_incomplete; /* out of memory: every further item waits */
 };
 
 #define ITEM_ORDER_NONE ((struct item_order){.newest = MAP_OF(struct item_entry, SIZE_MAX)})
@@ -25,7 +25,7 @@ struct item_order {
 /** Whether item `i` must not start yet, because unfinished items before it have one of its keys. */
 bool item_order_waits(const struct weir_table *table, const struct item_order *order,
                       const struct work *items, size_t i);
-/** Adds item `i`, which is not finished. */
+/** Adds item `i`, which is still unfinished after it was run or had to wait. */
 void item_order_add(const struct weir_table *table, struct item_order *order,
                     const struct work *items, size_t i);
 void item_order_free(struct item_order *order);

@@ -10,7 +10,10 @@
 #include "server/loop/work_key.h"
 #include "server/waiting/suspend.h"
 
-/* Adds the keys of a work, or of all items of a batch, as many as `order` has space for. */
+/*
+ * Adds the keys of a work, or of all items of a batch. Keys beyond ORDER_KEYS are only counted
+ * (has_many_keys).
+ */
 static void add_keys(const struct key_order *key_order, struct work_order *order,
                      const struct work *work)
 {
@@ -19,7 +22,7 @@ static void add_keys(const struct key_order *key_order, struct work_order *order
 
 	for (size_t i = 0; i < n; i++)
 		add_keys(key_order, order, &items[i]);
-	if (work_split_batch(work)) /* the keys of the other items are not known yet */
+	if (work_has_items_to_begin(work)) /* whose keys are not known yet */
 		order->key_count = ORDER_KEYS + 1;
 	for (size_t i = 0; work_has_plan(work) && i < work->plan.step_count; i++, order->key_count++)
 		if (order->key_count < ORDER_KEYS)
@@ -86,8 +89,9 @@ static struct suspended *find_predecessor(const struct list *list, struct list_n
 		if (!share_key(other, order))
 			continue;
 		/*
-		 * Works with the same effect run together, if the older one does not wait. As their keys
-		 * are the same, no still older work matters either.
+		 * Works with the same effect (kind, operation, cost and keys) may run together, because
+		 * their order shows in no answer. If the older one waits for none, then none of the still
+		 * older works has one of these keys.
 		 */
 		runs_beside_other = !other->predecessor && other->effect_hash != 0 &&
 		                    other->effect_hash == order->effect_hash;
@@ -171,8 +175,8 @@ static void unlink_order(struct key_order *key_order, struct suspended *suspende
 }
 
 /*
- * A work that has waited for `suspended` may share keys with a still older one: it waits for that
- * now, or starts.
+ * Takes `suspended` off its client's list. A work that has waited for it may share keys with a
+ * still older one: it waits for that now, or starts.
  */
 void key_order_remove(struct key_order *key_order, struct suspended *suspended,
                       void (*start)(struct suspended *suspended))

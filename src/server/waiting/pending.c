@@ -1,10 +1,10 @@
 /*
- * pending.c: writes answers to each connection in the order of its requests. It stores an answer
- * that is ready while an earlier request still waits, and an answer that may not be sent before the
- * time at which a limit lets its request start.
+ * pending.c: writes answers to each connection in the order of its requests; with HTTP/2 each as
+ * soon as it is done. It stores an answer that is ready while an earlier request still waits, and
+ * an answer that may not be sent before the time at which a limit lets its request start.
  *
- * An unanswered work is a request without an answer: its client lists it, and while it waits it
- * also stands in the worker's heap by its due time. `kind` says what it waits for.
+ * An unanswered work is a request whose answer is not written yet: its client lists it, and while
+ * it waits it also stands in the worker's heap by its due time. `kind` says what it waits for.
  */
 #include "server/waiting/pending.h"
 
@@ -57,7 +57,10 @@ static void unlink_from_client(struct unanswered *unanswered)
 	net_conn_remove_pending(unanswered->conn, unanswered->charged_bytes);
 }
 
-/* While a store or a run of the work uses the memory, the last such user frees it. */
+/*
+ * Frees no more than the reply while a store or a run of the work uses the memory (`use_count`):
+ * the last such user calls this again. An owner has allocated the work, and frees it.
+ */
 void pending_free(struct unanswered *unanswered)
 {
 	if (!unanswered)
@@ -169,8 +172,7 @@ static void write_finished(struct unanswered *unanswered)
 
 /*
  * Lists in `charges`, unless that is NULL, the charges to give back if the answer is cancelled, and
- * returns their number. In a batch that waits these are the charges of items that wait, and of
- * items with permits that no client knows; other items have started.
+ * returns their number.
  */
 static size_t list_refundable_charges(const struct work *work, const struct reply *reply,
                                       struct engine_charge *charges)
@@ -183,7 +185,7 @@ static size_t list_refundable_charges(const struct work *work, const struct repl
 	for (size_t i = 0; i < count; i++) {
 		const struct reply *item = &reply->items[i];
 
-		if (reply->wait_ns == 0 || item->wait_ns > 0 || item->permit.len > 0)
+		if (!rollback_item_has_started(item, reply->wait_ns))
 			n += list_refundable_charges(&items[i], item, charges ? charges + n : NULL);
 	}
 	return n;
@@ -278,23 +280,26 @@ static bool render_into_output(struct pending *pending, struct unanswered *unans
 void pending_answer_suspended(struct pending *pending, struct unanswered *unanswered,
                               struct work *work, struct reply *reply)
 {
-	bool is_next = reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
-	               !conn_answers_in_any_order(unanswered->conn);
+	/* an answer of HTTP/2 is framed first (pending_send) */
+	bool goes_to_output = reply->wait_ns == 0 && first_unanswered(unanswered->conn) == unanswered &&
+	                      !conn_answers_in_any_order(unanswered->conn);
+	bool is_rendered;
 
 	count_request(pending, work);
-	if (is_next ? !render_into_output(pending, unanswered, work, reply)
-	            : !render_answer(pending, unanswered, work, reply)) {
+	is_rendered = goes_to_output ? render_into_output(pending, unanswered, work, reply)
+	                             : render_answer(pending, unanswered, work, reply);
+	if (!is_rendered) {
 		fail_unanswered(pending, unanswered, work);
 		return;
 	}
-	if (!is_next)
+	if (!goes_to_output)
 		set_charged_bytes(unanswered, unanswered->charged_bytes + unanswered->reply.capacity);
 	if (reply->wait_ns > 0) {
 		unanswered->kind = &waits_for_start;
 		pending_reschedule(pending, unanswered, start_of_work_ns(pending, reply));
 	} else {
 		mark_done(pending, unanswered);
-		write_finished(unanswered);
+		write_finished(unanswered); /* writes nothing of this work if its answer is in the output */
 	}
 }
 
@@ -322,24 +327,11 @@ static bool store_answer(struct pending *pending, struct work *work, struct repl
 	return true;
 }
 
-/* Appends the answer of a work to those of the intake, or stores it if it must be sent later. */
-void pending_answer_new(struct pending *pending, struct work *work, struct reply *reply)
+/* Renders the answer behind those of the intake, which are written together. */
+static void append_to_answers(struct pending *pending, struct work *work, struct reply *reply)
 {
-	bool is_behind_others =
-	    client_of(work->conn)->unanswered.first && !conn_answers_in_any_order(work->conn);
-	size_t len;
+	size_t len = pending->answers.len;
 
-	count_request(pending, work);
-	if (reply->wait_ns > 0 || is_behind_others) {
-		if (store_answer(pending, work, reply))
-			return;
-		rollback_out_of_memory(pending->decider, work);
-		if (is_behind_others) {
-			cancel_and_close(pending, work->conn);
-			return;
-		}
-	}
-	len = pending->answers.len;
 	handle_render_reply(pending->decider, work, reply, &pending->answers);
 	if (pending->answers.failed) {
 		pending->answers.len = len;
@@ -347,6 +339,24 @@ void pending_answer_new(struct pending *pending, struct work *work, struct reply
 		rollback_out_of_memory(pending->decider, work);
 		cancel_and_close(pending, work->conn);
 	}
+}
+
+void pending_answer_new(struct pending *pending, struct work *work, struct reply *reply)
+{
+	bool is_behind_others =
+	    client_of(work->conn)->unanswered.first && !conn_answers_in_any_order(work->conn);
+
+	count_request(pending, work);
+	if (reply->wait_ns > 0 || is_behind_others) {
+		if (store_answer(pending, work, reply))
+			return;
+		rollback_out_of_memory(pending->decider, work); /* makes the answer an error */
+		if (is_behind_others) {
+			cancel_and_close(pending, work->conn);
+			return;
+		}
+	}
+	append_to_answers(pending, work, reply);
 }
 
 /* Removes a cancelled work from its client's list and the heap. */
@@ -382,12 +392,13 @@ static void refund_detached(struct pending *pending, struct list *detached)
 	{
 		if (plan_can_refund(unanswered))
 			unanswered->owner->refund(unanswered);
-		for (size_t i = unanswered->refundable_count; i > 0; i--)
+		for (size_t i = unanswered->refundable_count; i > 0; i--) /* the newest charge first */
 			engine_refund_charge(&pending->decider->context, unanswered->config->engine,
 			                     &unanswered->refundable[i - 1]);
 		pending_free(unanswered);
 	}
-	publish_waiting_count(pending); /* only now is nothing of theirs charged any more */
+	/* only after the refunds: a test or operator that sees the new number finds them done */
+	publish_waiting_count(pending);
 }
 
 void pending_cancel(struct pending *pending, struct net_conn *conn)
@@ -464,7 +475,20 @@ uint64_t pending_due(const struct pending *pending)
 	return first && first->due != PENDING_NEVER ? first->due : 0;
 }
 
-/* The server stops: cancels what could not be answered in time, so that clients ask another one. */
+/* How many works of the sorted heap have a due time. Those that wait for a store stand last. */
+static size_t count_with_due_time(const struct heap *sorted)
+{
+	size_t n = sorted->count;
+
+	while (n > 0 && sorted->nodes[n - 1]->due == PENDING_NEVER)
+		n--;
+	return n;
+}
+
+/*
+ * The server stops: cancels what could not be answered in time, so that clients ask another one.
+ * Works that wait for a store remain, because it answers soon.
+ */
 void pending_abandon_late(struct pending *pending)
 {
 	uint64_t deadline_ns = os_monotonic_ns() + pending->stop_timeout_ns;
@@ -473,13 +497,12 @@ void pending_abandon_late(struct pending *pending)
 
 	/* Cancel the works that start last first: only the newest start of a key can be refunded. */
 	for (;;) {
-		size_t n = due->count;
+		size_t n;
 
-		/* sorted still, if the last cancellation has removed nothing but the last element */
-		if (n != sorted_count)
+		/* a cancellation keeps the order if it has removed only the last work with a due time */
+		if (due->count != sorted_count)
 			heap_sort(due);
-		while (n > 0 && due->nodes[n - 1]->due == PENDING_NEVER) /* stores answer soon */
-			n--;
+		n = count_with_due_time(due);
 		if (n == 0 || due->nodes[n - 1]->due <= deadline_ns)
 			break;
 		sorted_count = due->count - 1;

@@ -29,7 +29,6 @@ static void rollback_all(struct decider *decider, struct work *work)
 		cancel_plan(decider, &work->plan);
 }
 
-/* Rolls back a work that waited `wait_ns`, in a batch without the items that have started. */
 void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wait_ns)
 {
 	size_t n;
@@ -37,10 +36,8 @@ void rollback_unanswered(struct decider *decider, struct work *work, uint64_t wa
 
 	for (size_t i = n; i > 0; i--) {
 		const struct reply *reply = &((const struct batch *)work->full_request)->replies[i - 1];
-		bool keeps_charges = wait_ns > 0 && reply->wait_ns == 0 && reply->permit.len == 0;
 
-		/* an item without a wait or a permit has started when the batch began to wait */
-		if (!keeps_charges)
+		if (!rollback_item_has_started(reply, wait_ns))
 			rollback_unanswered(decider, &items[i - 1], reply->wait_ns);
 	}
 	if (work->status == WEIR_OK)

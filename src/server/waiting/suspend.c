@@ -33,7 +33,7 @@ static void *reserve_space(struct copy_space *copy_space, size_t size)
 	return copy_space->used <= copy_space->size ? memory : NULL;
 }
 
-/* Returns NULL if the space is used up, as all functions of this kind. */
+/* Returns NULL if the space is used up, like all functions below that return a copy. */
 static void *copy_block(struct copy_space *copy_space, const void *from, size_t size)
 {
 	void *to = reserve_space(copy_space, size);
@@ -141,12 +141,12 @@ static void copy_items_to_begin(struct copy_space *copy_space, const struct batc
 static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
                       const struct work *from, struct work *to);
 
-/* Copies a batch with its items. Their replies begin empty. */
+/* Copies a batch with its items. It is copied before it runs, so the replies begin empty. */
 static struct request *copy_batch(const struct weir_table *table, struct copy_space *copy_space,
                                   const struct work *work)
 {
 	size_t begun;
-	const struct work *items = items_of(work, &begun);
+	const struct work *item_works = items_of(work, &begun);
 	const struct batch *from = (const struct batch *)work->full_request;
 	size_t item_count = from->request.item_count;
 	struct batch *batch =
@@ -163,9 +163,9 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 		batch->replies = replies;
 	}
 	for (size_t i = 0; i < begun; i++)
-		copy_work(table, copy_space, &items[i], batch ? &batch->items[i] : &ignored);
+		copy_work(table, copy_space, &item_works[i], batch ? &batch->items[i] : &ignored);
 	for (size_t i = 0; replies && i < item_count; i++)
-		replies[i] = (struct reply){.is_unfinished = true}; /* finish_batch runs these */
+		replies[i] = (struct reply){.is_unfinished = true}; /* so that its item is run */
 	return batch ? &batch->request : NULL;
 }
 
@@ -253,7 +253,7 @@ void suspend_release(struct unanswered *unanswered)
 	waiting->spare_count++;
 }
 
-/* Returns a free block or a new one. The fields before `work` are zero. */
+/* Returns a free block or a new one. The fields before `work` that it does not set are zero. */
 static struct suspended *allocate_suspended(struct waiting *waiting, size_t size)
 {
 	struct list_node *spare = size <= SMALL_BLOCK_BYTES ? list_pop(&waiting->spare_blocks) : NULL;
