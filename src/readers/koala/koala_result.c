@@ -46,12 +46,11 @@ static void report_reserved_name(struct koala *koala, const struct compact *comp
 static void report_json_error(struct koala *koala, const struct compact *compact)
 {
 	const struct json *json = &compact->json;
-	bool has_mistake = *json->expected != '\0';
 
 	if (compact->out.failed)
 		koala_error(koala, json->at, "expected at most %zu bytes as JSON, found more",
 		            compact->out.max);
-	else if (has_mistake)
+	else if (*json->expected) /* it is empty at a reserved name */
 		koala_expected(koala, json_rest(json), json->expected);
 	else
 		report_reserved_name(koala, compact);
