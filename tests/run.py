@@ -329,6 +329,7 @@ def fuzz(form, seconds=None):
     SEEDED_SECONDS admit, so that a commit fails for what it changed and not by chance. Returns
     (passed, failed, log)."""
     directory = FORMS[form][0]
+    longest = seconds or SEEDED_SECONDS
     targets = sorted(p for p in (directory / "tests" / "fuzz").glob("fuzz_*") if p.is_file())
 
     def one(program):
@@ -339,10 +340,10 @@ def fuzz(form, seconds=None):
             shutil.rmtree(found, ignore_errors=True)
         found.mkdir(parents=True, exist_ok=True)
         return program.name, *run(
-            [program, f"-max_total_time={seconds or SEEDED_SECONDS}", f"-seed={0 if seconds else 1}",
+            [program, f"-max_total_time={longest}", f"-seed={0 if seconds else 1}",
              "-max_len=4096", "-rss_limit_mb=1024",
              "-timeout=10", "-verbosity=0", f"-artifact_prefix={directory}/{name}-",
-             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=(seconds or SEEDED_SECONDS) + 120)
+             found, ROOT / "tests" / "fuzz" / "corpus" / name], timeout=longest + 120)
 
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         results = list(pool.map(one, targets))

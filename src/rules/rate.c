@@ -90,7 +90,8 @@ static const struct {
 };
 
 /*
- * Tries each word for a unit, in upper or lower case, with blanks between. Returns false without a guess.
+ * Tries each word for a unit, in upper or lower case, with blanks between. Returns false without a
+ * guess.
  */
 bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 {

@@ -30,7 +30,7 @@ def spread(items, count):
     """At most `count` of the items: the first, the last, and those at equal distances between them."""
     if len(items) <= count:
         return items
-    return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]
+    return [items[i * (len(items) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
 def pytest_collection_modifyitems(config, items):

@@ -211,7 +211,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 	(void)session, (void)code;
 	if (!stream)
 		return 0;
-	if (!stream->is_answered) /* one of both sides has reset it */
+	if (!stream->is_answered) /* the client has reset it, or we have */
 		http2->flood_budget -= HTTP2_RESET_COST;
 	cancel_request(http2, stream);
 	free_stream(http2, stream);
@@ -391,8 +391,8 @@ enum codec_result http2_parse(struct http2 *http2, struct slice data, size_t *co
 		*request = (struct request){.kind = REQUEST_INTERIM};
 		result = CODEC_REQUEST;
 	}
-	if (is_over) { /* the requests read so far get no answer, and the rest of the input is dropped
-		            */
+	/* Requests without an answer get none any more, and the rest of the input is dropped. */
+	if (is_over) {
 		for (struct http2_stream *stream = http2->streams; stream; stream = stream->next)
 			cancel_request(http2, stream);
 		request->close_after = true;

@@ -64,8 +64,10 @@ int resp_read_keys(struct fill *fill, const struct resp_spec *spec, const struct
 
 #define CL_THROTTLE_COUNT 5
 
-/* Writes the numbers of redis-cell's reply: limited, limit, remaining, retry after and reset after
- * in seconds. */
+/*
+ * Writes the numbers of redis-cell's reply: limited, limit, remaining, retry after and reset after
+ * in seconds.
+ */
 void resp_write_cl_throttle(const struct reply *reply, struct buffer *out)
 {
 	const struct weir_decision *d = &reply->decision;

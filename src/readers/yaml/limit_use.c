@@ -89,7 +89,7 @@ int warn_of_unused_limits(struct reader *reader)
 		for (size_t j = 0; j < config->rules[i].limit_count; j++)
 			used[config->rules[i].limits[j]] = true;
 	for (size_t i = 0; i < config->limit_count && status == WEIR_OK; i++) {
-		const struct node_name *limit = &reader->limits[i]; /* they are sorted by name */
+		const struct node_name *limit = &reader->limits[i]; /* sorted by name, not by index */
 
 		if (!used[limit->index])
 			status = node_warning(reader, limit->node,

@@ -262,8 +262,8 @@ static int read_rules(struct reader *reader, const struct node_key *key, const y
 		status = warn_of_shared_limits(reader, names) ?: warn_of_unused_limits(reader);
 	if (status != WEIR_OK)
 		return status;
-	return node_names_sort(reader, names, array->count,
-	                       "rule"); /* refuses a name that stands twice */
+	/* Sorting them finds a name that stands twice. */
+	return node_names_sort(reader, names, array->count, "rule");
 }
 
 static bool print_rules(const struct printer *printer, const struct node_key *key,
