@@ -103,7 +103,7 @@ __attribute__((noinline, cold)) static void expire_entry(const struct breaker_pa
 	expiry->last_lost_at_ns = u64_max(expiry->last_lost_at_ns, until_ns);
 	if (params->part_ns)
 		parts_ago = breaker_part(params, now_ns) - breaker_part(params, over_ns);
-	if (parts_ago < BREAKER_PARTS_MAX + 2)
+	if (parts_ago < BREAKER_LOST_PARTS)
 		expiry->lost_by_part[parts_ago] += cell_word(entry);
 }
 

@@ -87,13 +87,15 @@ struct breaker_list {
 	size_t group_count;
 };
 
+#define BREAKER_LOST_PARTS (BREAKER_PARTS_MAX + 2) /* no window counts a part that is older */
+
 /*
  * The expired permits that a read has found. Such a read expires in-flight entries that have timed
  * out. It adds up the permits that count in the snapshot's phase, by the part of the window in
  * which they timed out, the current part first. It lists all other entries, unless `list` is NULL.
  */
 struct breaker_expiry {
-	uint64_t lost_count, lost_by_part[BREAKER_PARTS_MAX + 2];
+	uint64_t lost_count, lost_by_part[BREAKER_LOST_PARTS];
 	uint64_t first_lost_at_ns, last_lost_at_ns; /* when the first and the last one timed out */
 	struct breaker_list *list;
 };

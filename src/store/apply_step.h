@@ -33,7 +33,7 @@ memory_apply_converted(const struct foreign_state *foreign, const struct algo_ca
 
 /** memory_apply for wide states. */
 __attribute__((noinline)) uint64_t
-wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
+wide_apply(struct memory *store, const struct algo_limit **current, const struct store_key *key,
            const struct algo_call *call, const struct algo_time *time, struct algo_decision *out);
 
 /** The same on a header and a record that belong to one limit alone; `alone->header` is not looked

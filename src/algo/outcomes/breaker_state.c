@@ -102,7 +102,7 @@ struct breaker_state breaker_at(const struct breaker_params *params,
 {
 	struct breaker_state at = *state;
 
-	if (state->phase >= BREAKER_FORCED_OPEN) {
+	if (breaker_is_forced(state)) {
 		if (state->since_ns <= now_ns) /* of a forced phase: its end */
 			at.phase = BREAKER_CLOSED;
 		return at;
@@ -317,7 +317,7 @@ bool breaker_apply_group(const struct breaker_params *params, struct breaker_sta
 	unsigned new_probes = (unsigned)u64_min(call->cost, params->probes);
 	unsigned doublings = state->doublings, unused;
 
-	if (state->phase >= BREAKER_FORCED_OPEN)
+	if (breaker_is_forced(state))
 		return false;
 	switch (call->op) {
 	case ALGO_GROUP_OPEN:
@@ -328,7 +328,7 @@ bool breaker_apply_group(const struct breaker_params *params, struct breaker_sta
 		                                .spread = breaker_spread(call->draw)};
 		return true;
 	case ALGO_GROUP_CLOSED:
-		if (state->phase <= BREAKER_RAMP)
+		if (breaker_is_closed(state))
 			return false;
 		begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);
 		return true;

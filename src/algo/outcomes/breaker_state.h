@@ -99,6 +99,18 @@ struct breaker_request {
 bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state, uint64_t now_ns,
                     const struct breaker_request *request, struct algo_decision *out);
 
+/** Whether the breaker is closed, or closes by a ramp: then results count in its window. */
+static inline bool breaker_is_closed(const struct breaker_state *state)
+{
+	return state->phase <= BREAKER_RAMP;
+}
+
+/** Whether an operator has forced the phase. */
+static inline bool breaker_is_forced(const struct breaker_state *state)
+{
+	return state->phase >= BREAKER_FORCED_OPEN;
+}
+
 /** Whether breaker_decide needs a draw in this phase. */
 static inline bool breaker_needs_draw(const struct breaker_state *state)
 {
@@ -108,15 +120,14 @@ static inline bool breaker_needs_draw(const struct breaker_state *state)
 /** The start of a permit that is given now: no earlier than the phase, even if this clock lags. */
 static inline uint64_t breaker_start(const struct breaker_state *state, uint64_t now_ns)
 {
-	return state->phase < BREAKER_FORCED_OPEN && state->since_ns > now_ns ? state->since_ns
-	                                                                      : now_ns;
+	return !breaker_is_forced(state) && state->since_ns > now_ns ? state->since_ns : now_ns;
 }
 
 /** Whether the result of a permit that was given at start_ns counts in this phase. */
 static inline bool breaker_counts(const struct breaker_state *state, uint64_t start_ns)
 {
 	return start_ns >= state->since_ns &&
-	       (state->phase <= BREAKER_RAMP || state->phase == BREAKER_HALF_OPEN);
+	       (breaker_is_closed(state) || state->phase == BREAKER_HALF_OPEN);
 }
 
 /** The end of a probe's time, for a permit that ends at until_ns. */

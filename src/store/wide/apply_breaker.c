@@ -4,11 +4,14 @@
  *
  * A key's state is a header, its cell in a table, and a record, whose cells change one by one
  * (records/breaker_record.h). algo/outcomes/breaker_state.h computes each change. An acquire adds
- * its permit to an in-flight entry, and then, in half-open, a probe to the phase (closed, open,
- * half-open, or forced by an operator). A report first ends the probe, then releases
- * the permit and counts the result. The call that finds that the window trips opens the breaker, by
- * one swap of the phase. docs/design/breaker-states.md says why the order is this, and what a
- * process leaves that dies in between.
+ * its permit to an in-flight entry, a count of permits, and then, in half-open, a probe to the
+ * phase (closed, open, half-open, or forced by an operator). A report first ends the probe, then
+ * releases the permit and counts the result. The call that finds that the window trips opens the
+ * breaker, by one swap of the phase. docs/design/breaker-states.md says why the order is this, and
+ * what a process leaves that dies in between.
+ *
+ * Most keys are quiescent: closed, with a window that can't trip by time or by a success for a
+ * short span. Calls on these need neither the window nor the other entries.
  */
 #include <string.h>
 
@@ -40,7 +43,7 @@ static void deny(struct breaker_view *view, bool consumes, struct algo_decision 
 		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ends_in_ns);
 	set_reset_after(view, &view->snapshot.state, 0, out);
 	if (consumes && out->reason == WEIR_REASON_OVER_LIMIT &&
-	    view->key.limit->breaker.refusals_fail && view->snapshot.state.phase <= BREAKER_RAMP)
+	    view->key.limit->breaker.refusals_fail && breaker_is_closed(&view->snapshot.state))
 		breaker_phase_count(view,
 		                    (struct breaker_results){{.failed = true}, 1, view->key.now_ns, 0});
 	else if (consumes)
@@ -77,8 +80,9 @@ static bool acquire_breaker_permit(struct breaker_view *view, const struct break
 	struct breaker_permit permit = breaker_permit_of(
 	    &limit->breaker, breaker_until_ns(&limit->breaker, breaker_start(state, view->key.now_ns)),
 	    id);
+	/* `state` is stored below, after the permit that it needs; until then the read phase holds. */
 	enum header_result stored = breaker_phase_store_header(view, &view->snapshot.state);
-	bool is_new_probe = state->phase == BREAKER_HALF_OPEN;
+	bool adds_probe = state->phase == BREAKER_HALF_OPEN;
 
 	if (stored == HEADER_NO_CAPACITY) {
 		algo_decision_table_full(limit, out);
@@ -89,8 +93,8 @@ static bool acquire_breaker_permit(struct breaker_view *view, const struct break
 	    breaker_record_acquire(limit, &view->key.states[0].at, &view->snapshot, permit,
 	                           view->key.now_ns) != BREAKER_ACQUIRED)
 		return false;
-	if (exceeds_bound(view) ||
-	    (is_new_probe && !breaker_phase_change(view, state, ALGO_BY_SLEEP))) {
+	/* The first probe ends the sleep of an open breaker; later ones change no phase. */
+	if (exceeds_bound(view) || (adds_probe && !breaker_phase_change(view, state, ALGO_BY_SLEEP))) {
 		breaker_record_release(limit, &view->key.states[0].at, permit);
 		return false;
 	}
@@ -178,40 +182,54 @@ static bool is_probe(const struct breaker_view *view, const struct breaker_permi
 	       end_ns > view->key.now_ns;
 }
 
-/* Releases a permit, and counts its result. Returns whether it was in flight. */
-static bool release_permit(struct breaker_view *view, struct breaker_permit permit,
-                           struct breaker_result result, bool counts)
+/*
+ * Releases a permit that is no probe, and then counts its result, unless `counts_result` is false.
+ * Returns whether it was in flight.
+ */
+static bool release_and_count(struct breaker_view *view, const struct record_state *record,
+                              struct breaker_permit permit, struct breaker_result result,
+                              bool counts_result)
 {
-	const struct algo_limit *limit = view->key.limit;
+	const struct breaker_state *state = &view->snapshot.state;
 
+	if (!breaker_record_release(view->key.limit, record, permit))
+		return false;
+	if (counts_result && breaker_is_closed(state) && breaker_counts(state, permit.start_ns))
+		breaker_phase_count(view,
+		                    (struct breaker_results){result, 1, view->key.now_ns, permit.stripe});
+	return true;
+}
+
+/*
+ * Releases a permit, and counts its result: a probe's in the phase, any other one in the window if
+ * `counts_in_window`. Returns whether it was in flight.
+ */
+static bool release_permit(struct breaker_view *view, struct breaker_permit permit,
+                           struct breaker_result result, bool counts_in_window)
+{
 	for (;;) {
-		struct breaker_state after;
 		const struct record_state *record;
+		bool has_ended;
 
 		breaker_phase_update(view, NULL);
-		after = view->snapshot.state;
+		has_ended = permit.until_ns <= view->key.now_ns;
 		if (is_unrecorded(view, permit.until_ns))
-			return permit.until_ns > view->key.now_ns;
-		record =
-		    permit.until_ns > view->key.now_ns ? breaker_view_find_permit(view, &permit) : NULL;
+			return !has_ended;
+		record = has_ended ? NULL : breaker_view_find_permit(view, &permit);
 		if (!record)
 			return false;
-		if (!view->key.states[0].at.cell &&
-		    breaker_phase_store_header(view, &after) != HEADER_NO_CAPACITY)
-			continue; /* its result counts in the newest table, which has a record now */
-		if (view->key.states[0].at.cell && is_probe(view, &permit)) {
-			if (!breaker_phase_end_probes(view, result, 1, view->key.now_ns))
+		if (!reported_key_has_record(&view->key)) {
+			/* The result counts in the newest table, which gets a record; or, if full, is lost. */
+			if (breaker_phase_store_header(view, &view->snapshot.state) != HEADER_NO_CAPACITY)
 				continue;
-			breaker_record_release(limit, record, permit);
+			return release_and_count(view, record, permit, result, false);
+		}
+		if (!is_probe(view, &permit))
+			return release_and_count(view, record, permit, result, counts_in_window);
+		if (breaker_phase_end_probes(view, result, 1, view->key.now_ns)) {
+			breaker_record_release(view->key.limit, record, permit);
 			return true;
 		}
-		if (!breaker_record_release(limit, record, permit))
-			return false;
-		if (counts && view->key.states[0].at.cell && after.phase <= BREAKER_RAMP &&
-		    breaker_counts(&after, permit.start_ns))
-			breaker_phase_count(
-			    view, (struct breaker_results){result, 1, view->key.now_ns, permit.stripe});
-		return true;
 	}
 }
 
@@ -237,13 +255,13 @@ static void count_foreign(struct breaker_view *view, const struct algo_call *cal
 
 	while (stored == HEADER_CHANGED) {
 		breaker_phase_update(view, NULL);
-		stored = view->key.states[0].at.cell
+		stored = reported_key_has_record(&view->key)
 		             ? HEADER_STORED
 		             : breaker_phase_store_header(view, &view->snapshot.state);
 	}
 	permit = breaker_permit_of(&view->key.limit->breaker, call->until_ns, call->permit);
 	if (stored == HEADER_STORED && !is_unrecorded(view, call->until_ns) &&
-	    view->snapshot.state.phase <= BREAKER_RAMP &&
+	    breaker_is_closed(&view->snapshot.state) &&
 	    breaker_counts(&view->snapshot.state, permit.start_ns))
 		breaker_phase_count(
 		    view, (struct breaker_results){
@@ -262,47 +280,44 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 	struct breaker_list list;
 	unsigned probes;
 
-	list.single_ends.n = u64_max(n, 1);
+	list.single_ends.n = u64_max(n, 1); /* so many of the newest ends are listed */
 	do {
 		const struct breaker_state *state = &view->snapshot.state;
 
 		breaker_phase_update(view, &list);
 		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->in_flight);
-		if (!view->key.states[0].at.cell || state->phase != BREAKER_HALF_OPEN)
-			probes = 0;
-	} while (probes > 0 &&
-	         !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns));
+		phase_has_changed = reported_key_has_record(&view->key) &&
+		                    state->phase == BREAKER_HALF_OPEN && probes > 0 &&
+		                    !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
+	} while (phase_has_changed);
 	breaker_view_release_newest(view, &list, n);
 	report_snapshot(view, out);
 }
 
-/* Carries out a report or refund: of one permit, or if the call names none, of the newest. */
-static void release_breaker_permits(struct breaker_view *view, const struct algo_call *call,
-                                    struct algo_decision *out)
+/* The permit that a report or refund is about. The newest, if it names none. */
+static struct breaker_permit permit_of_call(struct breaker_view *view,
+                                            const struct breaker_params *params,
+                                            const struct algo_call *call)
+{
+	if (call->until_ns != 0)
+		return breaker_permit_of(params, call->until_ns, call->permit);
+	breaker_phase_update(view, NULL);
+	return breaker_permit_of(params, view->key.now_ns + view->snapshot.last_ends_in_ns, 0);
+}
+
+/*
+ * Carries out a report or refund of one permit. One of cost 0 only updates the phase. A SETTLE does
+ * not count the result, because another server has done so.
+ */
+static void release_one(struct breaker_view *view, const struct algo_call *call,
+                        struct algo_decision *out)
 {
 	const struct algo_limit *limit = view->key.limit;
-	struct breaker_permit permit;
-	bool released;
+	struct breaker_permit permit = permit_of_call(view, &limit->breaker, call);
+	struct breaker_result result = result_of_call(limit, call, permit.start_ns, view->key.now_ns);
+	bool released = call->cost > 0 && release_permit(view, permit, result, call->op != ALGO_SETTLE);
 
-	if (call->op == ALGO_COUNT) {
-		count_foreign(view, call);
-		report_state(view, out);
-		return;
-	}
-	if (call->until_ns == 0 && call->op == ALGO_REFUND) {
-		release_newest(view, call->cost, out);
-		return;
-	}
-	if (call->until_ns == 0)
-		breaker_phase_update(view, NULL); /* a report without a name is about the newest permit */
-	permit = call->until_ns
-	             ? breaker_permit_of(&limit->breaker, call->until_ns, call->permit)
-	             : breaker_permit_of(&limit->breaker,
-	                                 view->key.now_ns + view->snapshot.last_ends_in_ns, 0);
-	released =
-	    call->cost > 0 &&
-	    release_permit(view, permit, result_of_call(limit, call, permit.start_ns, view->key.now_ns),
-	                   call->op != ALGO_SETTLE);
+	/* Nobody reads the key's state in the decision of a report. */
 	if (call->op == ALGO_REFUND && !released && call->cost > 0)
 		report_snapshot(view, out); /* nothing has changed since the read */
 	else if (call->op == ALGO_REFUND)
@@ -312,36 +327,66 @@ static void release_breaker_permits(struct breaker_view *view, const struct algo
 	out->allowed = released || call->until_ns == 0;
 }
 
+/* Carries out a report, count or refund: of one permit, or if a refund names none, of the newest.
+ */
+static void release_breaker_permits(struct breaker_view *view, const struct algo_call *call,
+                                    struct algo_decision *out)
+{
+	if (call->op == ALGO_COUNT) {
+		count_foreign(view, call);
+		report_state(view, out);
+	} else if (call->until_ns == 0 && call->op == ALGO_REFUND) {
+		release_newest(view, call->cost, out);
+	} else {
+		release_one(view, call, out);
+	}
+}
+
+/*
+ * Makes a closed phase with an empty window, unless that is the phase already, or an operator has
+ * forced it. Returns false if another thread has changed the phase.
+ */
+static bool close_anew(struct breaker_view *view)
+{
+	const struct breaker_state *state = &view->snapshot.state;
+	/* The window is empty because its results belong to the phase that began before. */
+	struct breaker_state after = {.phase = BREAKER_CLOSED,
+	                              .since_ns = u64_max(view->key.now_ns, state->since_ns + 1)};
+	struct breaker_tally tally;
+
+	if (breaker_is_forced(state))
+		return true;
+	if (state->phase == BREAKER_CLOSED && breaker_view_tally(view, &tally) == 0)
+		return true;
+	return breaker_phase_change(view, &after, ALGO_BY_RESET);
+}
+
 /* Closes the key with an empty window. Permits from before are not in flight any more. */
 static void reset_breaker(struct breaker_view *view, struct algo_decision *out)
 {
+	bool is_reset = false;
+
 	if (view->notification)
 		view->notification->resets = true;
-	for (;;) {
-		struct breaker_state after = {.phase = BREAKER_CLOSED, .since_ns = view->key.now_ns};
-		struct breaker_tally tally;
-
+	while (!is_reset) {
 		breaker_phase_update(view, NULL);
-		if (!view->key.states[0].at.cell &&
-		    !(view->key.count > 1 &&
-		      breaker_phase_store_header(view, &view->snapshot.state) != HEADER_NO_CAPACITY))
-			break;
-		if (!view->key.states[0].at.cell)
-			continue;
-		breaker_record_expire_all(view->key.limit, &view->key.states[0].at);
-		breaker_view_expire_former(view);
-		after.since_ns = u64_max(after.since_ns, view->snapshot.state.since_ns + 1);
-		if (view->snapshot.state.phase >= BREAKER_FORCED_OPEN ||
-		    (view->snapshot.state.phase == BREAKER_CLOSED &&
-		     breaker_view_tally(view, &tally) == 0) ||
-		    breaker_phase_change(view, &after, ALGO_BY_RESET))
-			break;
+		if (reported_key_has_record(&view->key)) {
+			breaker_record_expire_all(view->key.limit, &view->key.states[0].at);
+			breaker_view_expire_former(view);
+			is_reset = close_anew(view);
+		} else {
+			bool has_former_record = view->key.count > 1;
+
+			/* The new phase needs a record in the newest table. */
+			is_reset = !has_former_record || breaker_phase_store_header(
+			                                     view, &view->snapshot.state) == HEADER_NO_CAPACITY;
+		}
 	}
 	view->snapshot.in_flight = view->snapshot.last_ends_in_ns = 0;
 	report_snapshot(view, out);
 }
 
-/* A time further ahead than a cell can store means for ever. */
+/* When a force ends. A time further ahead than a cell can store means for ever. */
 static uint64_t forced_until(const struct algo_call *call, uint64_t now_ns)
 {
 	bool ends = call->until_ns != 0 && sat_sub(call->until_ns, now_ns) <= ALGO_HORIZON_NS;
@@ -376,8 +421,9 @@ static void force_phase(struct breaker_view *view, const struct algo_call *call,
 
 	do {
 		breaker_view_read(view, NULL);
-		if (is_auto && view->snapshot.state.phase < BREAKER_FORCED_OPEN)
+		if (is_auto && !breaker_is_forced(&view->snapshot.state))
 			break;
+		/* The since_ns of a forced phase is its end. */
 		after = (struct breaker_state){.phase = phases[call->force],
 		                               .since_ns = is_auto ? view->key.now_ns
 		                                                   : forced_until(call, view->key.now_ns)};
@@ -385,7 +431,7 @@ static void force_phase(struct breaker_view *view, const struct algo_call *call,
 	if (!out->allowed)
 		return;
 	if (view->notification)
-		view->notification->rejoins = is_auto;
+		view->notification->rejoins = is_auto; /* the quorum group decides again */
 	report_state(view, out);
 }
 
@@ -409,14 +455,14 @@ static void apply_group_decision(struct breaker_view *view, const struct algo_ca
 	if (!out->allowed)
 		return;
 	report_state(view, out);
-	out->allowed = after.phase < BREAKER_FORCED_OPEN;
+	out->allowed = !breaker_is_forced(&after);
 	if (view->notification)
 		view->notification->since_ns = after.since_ns;
 }
 
 /*
- * Applies an acquire or a report to a quiescent key, which needs only a few cells. Returns false
- * otherwise.
+ * Applies an acquire or a report of success to a quiescent key. If it returns false, nothing has
+ * changed, and the general functions have to apply the call.
  */
 static bool apply_quiescent(struct reported_key *key, const struct algo_call *call,
                             struct algo_decision *out, uint64_t *until_ns)
@@ -427,7 +473,7 @@ static bool apply_quiescent(struct reported_key *key, const struct algo_call *ca
 	if (!(consumes || call->op == ALGO_REPORT) || call->cost == 0)
 		return false;
 	reported_key_read_newest(key);
-	if (!at->cell || cell_tag(at->header) != at->record.tag)
+	if (!reported_key_has_header(key))
 		return false;
 	if (consumes) {
 		*until_ns = breaker_record_try_acquire(key->limit, at, call->permit, key->now_ns, out);

@@ -9,11 +9,12 @@
  * - (1) reads all leases, and denies if others hold too many;
  * - (2) makes the header fit: present, not closing, and ending no earlier than the lease;
  * - (3) acquires leases;
- * - (4) checks that the header still fits; if not, it releases them and starts over.
+ * - (4) checks that the header still fits; if not, it starts over, with these leases if it can.
  *
- * There may be leases beyond `max` entries, if `max` was lowered or the record has become wider.
- * Then (4) reads all leases again: of several calls that grant at once, the last to acquire sees
- * the others. docs/design/reported-states.md has the proof.
+ * New leases are in the first `max` cells of the newest record, so no more than `max` fit there.
+ * But older leases may be in a former table's record, or in later cells, since `max` was greater.
+ * Then (4) reads all leases again: of several calls that grant at once, the last to acquire finds
+ * the leases of the others. docs/design/reported-states.md has the proof.
  */
 #include "records/leases.h"
 #include "store/wide/reported_key.h"
@@ -62,7 +63,16 @@ struct acquired {
 	uint64_t lease_count;
 };
 
-/* Releases the leases of an acquire that starts over or is denied. */
+/* The one state of such a limit is in no store. */
+static bool limit_has_no_keys(const struct reported_key *key)
+{
+	return !key->target->store;
+}
+
+/*
+ * Releases the leases of an acquire that starts over or is denied. Their end is the same in all its
+ * passes, because now_ns is.
+ */
 static void release_acquired(const struct reported_key *key, struct acquired *acquired)
 {
 	struct leases_use use = LEASES_USE_NONE;
@@ -70,29 +80,32 @@ static void release_acquired(const struct reported_key *key, struct acquired *ac
 	    .match = {.until_ns = key->now_ns + acquired->limit->leases.lease_ns,
 	              .permit_word = cell_word(acquired->lease)},
 	    .count_max = acquired->lease_count,
-	    .limit_has_no_keys = !key->target->store,
+	    .limit_has_no_keys = limit_has_no_keys(key),
 	    .now_ns = key->now_ns};
 
-	acquired->state.at.header = record_header(&acquired->state.at);
+	acquired->state.at.header = record_header(&acquired->state.at); /* others may have changed it */
 	leases_release(acquired->limit, &acquired->state.at, &release, &use);
 	acquired->lease_count = 0;
 }
 
 /*
- * Acquires the leases that are missing for `cost`. Returns whether there are as many, and no other
- * call can have exceeded the limit meanwhile, so that the caller need not read all leases again.
+ * Steps (3) and (4): acquires the leases that are missing for `cost`. Returns whether there are as
+ * many and the header still fits, and all leases are in the first `max` cells of one record, so
+ * that the caller need not read them again.
  */
 static bool acquire_missing(const struct reported_key *key, struct acquired *acquired,
                             uint64_t cost)
 {
 	const struct algo_limit *limit = key->limit;
 	const struct record_state *at = &key->states[0].at;
+	bool all_are_in_first_cells;
 
 	acquired->state = key->states[0];
 	acquired->lease_count +=
 	    leases_acquire(limit, at, acquired->lease, cost - acquired->lease_count, key->now_ns);
-	return acquired->lease_count == cost && key->count == 1 &&
-	       leases_span(at->header, &at->record) == limit->leases.max &&
+	all_are_in_first_cells =
+	    key->count == 1 && leases_span(at->header, &at->record) == limit->leases.max;
+	return acquired->lease_count == cost && all_are_in_first_cells &&
 	       leases_header_fits(limit, record_header(at), at->record.tag,
 	                          key->now_ns + limit->leases.lease_ns) &&
 	       reported_key_is_current(key);
@@ -157,18 +170,25 @@ __attribute__((noinline)) static void release_newest_leases(struct lease_view *v
 	release_matching(view, release, out);
 }
 
+/*
+ * Releases `cost` leases: of the permit with this id, or if that is 0, of leases without a permit's
+ * id those that end at `until_ns`, or if that is 0, too, the newest ones. A reset releases all.
+ */
 static void release_or_reset(struct lease_view *view, const struct algo_call *call,
                              struct algo_decision *out)
 {
-	bool resets = call->op == ALGO_RESET; /* any permit, and all of them */
-	struct leases_release release = {.match = {call->until_ns, leases_word(call->permit), resets},
+	bool resets = call->op == ALGO_RESET;
+	bool is_last_of_permit = call->op == ALGO_REFUND_LAST && call->until_ns != 0 && call->cost > 0;
+	bool names_no_lease = call->permit == 0 && call->until_ns == 0;
+	struct leases_release release = {.match = {.until_ns = call->until_ns,
+	                                           .permit_word = leases_word(call->permit),
+	                                           .is_any_permit = resets},
 	                                 .count_max = resets ? UINT64_MAX : call->cost,
-	                                 .clears_other_permits = call->op == ALGO_REFUND_LAST &&
-	                                                         call->until_ns != 0 && call->cost > 0,
-	                                 .limit_has_no_keys = !view->key.target->store,
+	                                 .clears_other_permits = is_last_of_permit,
+	                                 .limit_has_no_keys = limit_has_no_keys(&view->key),
 	                                 .now_ns = view->key.now_ns};
 
-	if (!resets && call->permit == 0 && call->until_ns == 0 && call->cost > 0)
+	if (!resets && names_no_lease && call->cost > 0)
 		release_newest_leases(view, &release, out);
 	else
 		release_matching(view, &release, out);
@@ -196,21 +216,22 @@ static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *
 
 	for (acquired.lease_count = 0;;) {
 		const struct record_state *at = &key->states[0].at;
+		bool has_leases = acquired.lease_count > 0; /* of the pass before */
 		enum header_result stored;
 		uint64_t missing;
 
-		read_and_cut_back(view); /* (1), and (4) if there are leases of the pass before */
-		if (acquired.lease_count > 0 &&
-		    (key->limit != acquired.limit || at->cell != acquired.state.at.cell)) {
-			release_acquired(key, &acquired);
+		read_and_cut_back(view); /* (1), and (4) if it has leases */
+		if (has_leases && (key->limit != acquired.limit || at->cell != acquired.state.at.cell)) {
+			release_acquired(key, &acquired); /* they are in a record that was replaced */
 			continue;
 		}
 		out->allowed = leases_have_capacity(view, call->cost, acquired.lease_count);
+		if (!out->allowed && has_leases) {
+			release_acquired(key, &acquired);
+		} else if (!out->allowed && !reported_key_is_unchanged(key)) {
+			continue; /* a release in between may have freed the entry that was missing */
+		}
 		if (!out->allowed) {
-			if (acquired.lease_count == 0 && !reported_key_is_unchanged(key))
-				continue;
-			if (acquired.lease_count > 0)
-				release_acquired(key, &acquired);
 			leases_set_decision(key->limit, &view->use, out);
 			return 0;
 		}
@@ -221,13 +242,14 @@ static uint64_t acquire_permit(struct lease_view *view, const struct algo_call *
 			algo_decision_table_full(key->limit, out);
 			return 0;
 		}
-		missing = call->cost - acquired.lease_count;
+		missing = call->cost - acquired.lease_count; /* 0: (1) has just read them with all others */
 		if (stored == HEADER_STORED && /* (3) */
 		    (missing == 0 || acquire_missing(key, &acquired, call->cost)))
 			return grant_permit(view, missing, out);
 	}
 }
 
+/* Returns the end of the permit that an acquire gives, or 0. */
 uint64_t leases_apply(const struct call_target *target, const struct algo_call *call,
                       struct algo_decision *out)
 {
@@ -238,7 +260,7 @@ uint64_t leases_apply(const struct call_target *target, const struct algo_call *
 		return acquire_permit(&view, call, out);
 	if (algo_op_requests(call->op))
 		peek_leases(&view, call, out);
-	else if (call->op == ALGO_COUNT) /* a lease is released only by the server that holds it */
+	else if (call->op == ALGO_COUNT) /* another server's lease; outcomes do not count here */
 		out->remaining = out->reset_after_ns = 0;
 	else
 		release_or_reset(&view, call, out);

@@ -7,6 +7,9 @@
  * the one that the step has read. Which values a thread that stalls between the two may leave, and
  * why they do no harm, is in docs/design/wide-states.md. A decision that changes nothing stands if
  * the header is unchanged after the record was read.
+ *
+ * An `until` is also a name: no two uses of a key have the same, so a refund says by it which use
+ * it is for. Therefore a member such as `unit_name_ns` is a time.
  */
 #include "store/wide/wide.h"
 
@@ -16,10 +19,10 @@
 /* Cells of a small page. */
 #define PAGE_CELLS (4096 / sizeof(struct cell))
 
-/* Wider records of a set are on too many pages. */
+/* In cells. Wider records of a set are on too many pages to prefetch. */
 #define TOUCHED_WIDTH 128
 
-/* When the state ends, by which a refund can name it. */
+/* When the state ends, which is its name; 0 if it is empty. */
 static uint64_t end_of_header_ns(struct cell header, uint64_t now_ns)
 {
 	return cell_is_empty(header) ? 0 : now_ns + (uint64_t)cell_ahead_ns(header, now_ns);
@@ -42,7 +45,7 @@ static void report_refund(const struct algo_call *call, const struct algo_call *
 		algo_decision_refund(out, call, rest->cost < call->cost);
 }
 
-/* Swaps the cell, and then those of older slots that a refund goes on to. */
+/* Swaps the cell, and then those of older slots to which a refund continues. */
 static bool change_cells(const struct wide_state *state, struct record_step *step,
                          struct algo_call *rest, struct record_change *change)
 {
@@ -57,6 +60,17 @@ static bool change_cells(const struct wide_state *state, struct record_step *ste
 	return true;
 }
 
+static bool change_header(struct wide_state *state, struct record_step *step,
+                          struct algo_call *rest, const struct record_change *change)
+{
+	if ((change->voids_record_first &&
+	     !record_void_cells(&state->at, state->at.record.width, slots_void)) ||
+	    !wide_store_header(state, step, change->header))
+		return false;
+	subtract_from_rest(step, rest, change);
+	return true;
+}
+
 /*
  * Makes one step and its change. Returns true if the decision stands. `rest` is the part of the
  * call that is left to do.
@@ -67,7 +81,7 @@ static bool apply_one_step(struct wide_state *state, struct record_step *step,
 	struct record_change change;
 
 	record_decide(step, out, &change);
-	step->progress.live_count = 0;
+	step->progress.live_count = 0; /* only change_cells lets the next step continue */
 	switch (change.want) {
 	case RECORD_WANT_NOTHING:
 		*until_ns = end_of_header_ns(step->header, step->now_ns);
@@ -77,21 +91,23 @@ static bool apply_one_step(struct wide_state *state, struct record_step *step,
 	case RECORD_WANT_CELL:
 		if (!change_cells(state, step, rest, &change) || !change.then_header)
 			return false;
-		__attribute__((fallthrough));
+		break;
 	case RECORD_WANT_HEADER:
-		if ((change.voids_record_first &&
-		     !record_void_cells(&state->at, state->at.record.width, slots_void)) ||
-		    !wide_store_header(state, step, change.header))
-			return false;
-		subtract_from_rest(step, rest, &change);
-		*until_ns = change.unit_name_ns ? change.unit_name_ns
-		                                : end_of_header_ns(change.header, step->now_ns);
-		return change.is_final;
+		break;
 	}
-	__builtin_unreachable();
+	if (!change_header(state, step, rest, &change))
+		return false;
+	*until_ns =
+	    change.unit_name_ns ? change.unit_name_ns : end_of_header_ns(change.header, step->now_ns);
+	return change.is_final;
 }
 
-/* Makes steps as long as they continue under the same header; a changed header ends them. */
+/* Whether the next step continues in the record of a log, under the same header. */
+static bool step_continues(const struct record_step *step)
+{
+	return step->progress.live_count > 0;
+}
+
 static bool apply_steps(struct wide_state *state, struct record_step *step, struct algo_call *rest,
                         struct algo_decision *out, uint64_t *until_ns)
 {
@@ -99,21 +115,36 @@ static bool apply_steps(struct wide_state *state, struct record_step *step, stru
 
 	do
 		done = apply_one_step(state, step, rest, out, until_ns);
-	while (step->progress.live_count > 0);
+	while (step_continues(step));
 	return done;
 }
 
 /*
- * Closes the header that a key without a state in the newest table has in a former one, and returns
- * its use as a moved header. A process that dies in between leaves it closed, and the next call
- * finds it so. Returns false if the caller has to start over.
+ * Swaps the header of a former table for its closed form; a peek only checks that it is unchanged.
+ * Returns false if another thread has changed it.
+ */
+static bool close_header(const struct wide_state *state, enum algo_op op, struct cell closed)
+{
+	if (cell_bits(closed) == cell_bits(state->at.header)) /* an earlier call has closed it */
+		return true;
+	if (op == ALGO_PEEK)
+		return wide_is_unchanged(state);
+	return cell_swap(state->at.cell, state->at.header, closed);
+}
+
+/*
+ * Moves the use of a key without a state in the newest table out of a former table: closes the
+ * header there, and sets *header to the closed header, which has the units in use and grants
+ * nothing more. The first step in the newest table begins with it. A process that dies in between
+ * leaves the header closed, and the next call finds it so. Returns false if the caller has to start
+ * over.
  */
 static bool close_former_header(struct wide_table *former, const struct store_key *key,
                                 const struct record_step *step, struct cell *header)
 {
 	struct record_step old = *step;
 	struct wide_state state;
-	struct cell moved;
+	struct cell closed;
 
 	do {
 		wide_find(former, key, &state);
@@ -121,16 +152,14 @@ static bool close_former_header(struct wide_table *former, const struct store_ke
 	} while (former && !header_is_live(state.at.header, step->now_ns));
 	old.header = state.at.header;
 	old.record = &state.at.record;
-	moved = record_moved_header(&old);
-	if (cell_is_empty(moved))
+	closed = record_moved_header(&old);
+	if (cell_is_empty(closed)) /* nothing is in use there */
 		return true;
 	if (step->call->op == ALGO_RESET)
-		moved = (struct cell){0, 0};
-	if (cell_bits(moved) != cell_bits(old.header) &&
-	    (step->call->op == ALGO_PEEK ? !wide_is_unchanged(&state)
-	                                 : !cell_swap(state.at.cell, old.header, moved)))
+		closed = (struct cell){0, 0};
+	if (!close_header(&state, step->call->op, closed))
 		return false;
-	*header = moved;
+	*header = closed;
 	return true;
 }
 
@@ -150,12 +179,16 @@ static inline bool try_log_acquire(struct cell *cell, const struct record_step *
 	const struct record *record = step->record;
 	struct log_append append;
 
+	/* Only a narrow log's header says how many entries are live, so that none must be searched. */
 	if (step->limit->record != ALGO_RECORD_LOG || !log_is_narrow(record->width) ||
-	    !header_is_current(step) || !log_try_acquire(step, cost, out, &append))
+	    !header_is_current(step))
+		return false;
+	if (!log_try_acquire(step, cost, out, &append))
 		return false;
 	*until_ns = append.until_ns;
 	if (!out->allowed)
 		return wide_cell_is_unchanged(cell, step->header, record);
+	/* The header is the newest entry. It must be in its own cell before a newer one replaces it. */
 	if (!append.entry_is_stored &&
 	    (!wide_cell_is_unchanged(cell, step->header, record) ||
 	     !cell_swap(&record->cells[append.index], append.before, append.entry)))
@@ -171,8 +204,9 @@ static void prefetch_slots(const struct record *record)
 }
 
 /*
- * Opens the next slot with its three swaps. If it fails in between, the next call carries out the
- * others.
+ * Opens the next slot with three swaps: (1) seal the header, after which its count is final, (2)
+ * copy it to its cell of the record, (3) swap it for the new slot. If one fails, the next call
+ * carries out the others. A request of cost 0 opens no slot.
  */
 static bool try_next_slot(struct cell *cell, struct record_step *step, struct algo_decision *out,
                           uint64_t *until_ns)
@@ -183,18 +217,19 @@ static bool try_next_slot(struct cell *cell, struct record_step *step, struct al
 	if (step->call->cost == 0 || !header_is_current(step))
 		return false;
 	prefetch_slots(record);
-	if (!slots_seal(step, &change) || !cell_swap(cell, step->header, change.header))
+	if (!slots_seal(step, &change) || !cell_swap(cell, step->header, change.header)) /* (1) */
 		return false;
 	step->header = change.header;
 	slots_open(step, out, &change);
-	if (change.want == RECORD_WANT_CELL) {
+	if (change.want == RECORD_WANT_CELL) { /* (2), unless the cell has the count already */
 		if (!wide_cell_is_unchanged(cell, step->header, record) ||
 		    !cell_swap(&record->cells[change.index], change.before, change.after))
 			return false;
-		slots_open(step, out, &change);
+		slots_open(step, out, &change); /* wants the header now, or denies */
 	}
 	*until_ns = end_of_header_ns(change.header, step->now_ns);
-	return change.want == RECORD_WANT_HEADER && cell_swap(cell, step->header, change.header);
+	return change.want == RECORD_WANT_HEADER &&
+	       cell_swap(cell, step->header, change.header); /* (3) */
 }
 
 __attribute__((flatten)) bool store_try_log(const struct algo_limit *limit,
@@ -239,41 +274,56 @@ static uint64_t apply_reported(const struct call_target *target, const struct al
 	return apply[(*target->limit)->record](target, call, out);
 }
 
-uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const struct store_key *key,
-                    const struct algo_call *call, const struct algo_time *time,
-                    struct algo_decision *out)
+/*
+ * Sets step->header to the header with which the step begins in the newest table, after the key's
+ * use in former tables is moved there. `state` is the newest table's.
+ */
+static enum wide_widening take_over_former(struct wide_state *state, const struct store_key *key,
+                                           struct record_step *step, struct algo_decision *out)
+{
+	struct wide_table *former = state->newest_table->former;
+
+	step->header = state->at.header;
+	if (!former)
+		return WIDE_NOT_NEEDED;
+	if (step->limit->record == ALGO_RECORD_LOG)
+		return wide_widen_log(state, key, step, out);
+	if (step->limit->record == ALGO_RECORD_SLOTS && !header_is_live(step->header, step->now_ns) &&
+	    !close_former_header(former, key, step, &step->header))
+		return WIDE_RETRY;
+	return WIDE_NOT_NEEDED;
+}
+
+/* Returns the end of the state, or 0 if there is none. */
+uint64_t wide_apply(struct memory *store, const struct algo_limit **current,
+                    const struct store_key *key, const struct algo_call *call,
+                    const struct algo_time *time, struct algo_decision *out)
 {
 	struct wide_state state;
-	struct algo_call rest = *call;
-	struct record_step step = {*by, &rest, time->now_ns, time->window_end_ns,
+	struct algo_call rest = *call; /* what is refunded stays refunded when the loop starts over */
+	struct record_step step = {*current, &rest, time->now_ns, time->window_end_ns,
 	                           .record = &state.at.record};
 	uint64_t until_ns;
 
-	if (algo_is_reported(*by))
+	if (algo_is_reported(*current))
 		return apply_reported(
-		    &(struct call_target){.store = store, .key = key, .limit = by, .now_ns = time->now_ns},
+		    &(struct call_target){
+		        .store = store, .key = key, .limit = current, .now_ns = time->now_ns},
 		    call, out);
-	for (;; step.limit = *by) {
+	for (;; step.limit = *current) {
 		struct wide_table *wide = memory_newest(store, step.limit->identity);
+		enum wide_widening widening;
 
 		wide_find(wide, key, &state);
-		*by = algo_current(step.limit);
+		*current = algo_current(step.limit);
 		/* Another limit may have replaced this one and closed the state, or changed the slots. */
-		if (*by != step.limit || memory_newest(store, step.limit->identity) != wide)
+		if (*current != step.limit || memory_newest(store, step.limit->identity) != wide)
 			continue;
-		step.header = state.at.header;
-		if (wide->former && step.limit->record == ALGO_RECORD_LOG) {
-			enum wide_widening carried = wide_widen_log(&state, key, &step, out);
-
-			if (carried == WIDE_ANSWERED)
-				return 0;
-			if (carried == WIDE_RETRY)
-				continue;
-		} else if (wide->former && step.limit->record == ALGO_RECORD_SLOTS &&
-		           !header_is_live(step.header, step.now_ns) &&
-		           !close_former_header(wide->former, key, &step, &step.header)) {
+		widening = take_over_former(&state, key, &step, out);
+		if (widening == WIDE_ANSWERED)
+			return 0;
+		if (widening == WIDE_RETRY)
 			continue;
-		}
 		if (apply_steps(&state, &step, &rest, out, &until_ns)) {
 			report_refund(call, &rest, out);
 			return until_ns;
@@ -285,6 +335,17 @@ uint64_t wide_apply(struct memory *store, const struct algo_limit **by, const st
 	}
 }
 
+/* Acquires by the fast path of the limit's kind of record. */
+static bool try_acquire(const struct record_state *state, struct record_step *step,
+                        struct algo_decision *out, uint64_t *until_ns)
+{
+	bool has_slots = step->limit->header_has_sum;
+
+	return has_slots ? try_next_slot(state->cell, step, out, until_ns)
+	                 : try_log_acquire(state->cell, step, step->call->cost, out, until_ns);
+}
+
+/* As wide_apply, for the only state of a limit without keys, which is in no table. */
 uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_limit *limit,
                          const struct algo_call *call, const struct algo_time *time,
                          struct algo_decision *out)
@@ -299,9 +360,7 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 		return apply_reported(
 		    &(struct call_target){.single_state = &state, .limit = &limit, .now_ns = time->now_ns},
 		    call, out);
-	if (call->op == ALGO_ACQUIRE &&
-	    (limit->header_has_sum ? try_next_slot(alone->cell, &step, out, &until_ns)
-	                           : try_log_acquire(alone->cell, &step, call->cost, out, &until_ns)))
+	if (call->op == ALGO_ACQUIRE && try_acquire(alone, &step, out, &until_ns))
 		return until_ns;
 	do
 		step.header = state.at.header = record_header(alone);
@@ -311,9 +370,10 @@ uint64_t wide_apply_cell(const struct record_state *alone, const struct algo_lim
 }
 
 /*
- * Prefetches the pages of the records of a set. Only the header says which record and index are
- * needed. But the records of a set are on a few pages, and a walk through the page tables takes
- * longer than the cache line after it. The walk then runs while the header is being loaded.
+ * Prefetches the pages of the records that a key may have: of its home set, and of the next set
+ * (its run). Only the header says which record it is. But the records of a set are on a few pages,
+ * and a miss in the TLB costs more than the cache miss after it. So the processor finds the pages
+ * while the header is being loaded.
  */
 void wide_touch_records(const struct wide_table *wide, uint64_t hash)
 {

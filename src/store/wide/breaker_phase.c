@@ -20,7 +20,10 @@ __attribute__((noinline, cold)) static void inherit_phase(struct breaker_view *v
 		breaker_record_change_phase(at, &view->snapshot, &former);
 }
 
-/* Makes the header retain the record in the phase of `state`. */
+/*
+ * Inserts the key's header in the newest table, or changes it so that it retains the record for as
+ * long as the phase of `state` needs.
+ */
 enum header_result breaker_phase_store_header(struct breaker_view *view,
                                               const struct breaker_state *state)
 {
@@ -28,13 +31,15 @@ enum header_result breaker_phase_store_header(struct breaker_view *view,
 	const struct record_state *at = &key->states[0].at;
 	uint64_t now_ns = key->now_ns;
 	enum header_result stored;
+	bool is_new;
 
 	if (at->cell &&
 	    breaker_record_header_fits(key->limit, at->header, at->record.tag, state, now_ns))
 		return HEADER_STORED;
 	stored = reported_key_store_header(
 	    key, breaker_record_header(key->limit, at->record.tag, state, now_ns));
-	if (stored == HEADER_CHANGED && !at->cell && view->snapshot.state.since_ns > 0)
+	is_new = stored == HEADER_CHANGED && !at->cell;
+	if (is_new && view->snapshot.state.since_ns > 0) /* the phase was read in a former table */
 		inherit_phase(view);
 	return stored;
 }
@@ -65,31 +70,35 @@ bool breaker_phase_change(struct breaker_view *view, const struct breaker_state 
 }
 
 /*
- * Ends `count` probes of the half-open phase with the same result, which may change the phase. For
- * a quorum group, only a notification is made. Returns false if another thread has changed the
- * phase.
+ * Ends `count` probes of the half-open phase with the same result, which may change the phase. If a
+ * quorum group decides, the key remains half-open, and the result is added to view->notification.
+ * Returns false if another thread has changed the phase.
  */
 bool breaker_phase_end_probes(struct breaker_view *view, struct breaker_result result,
                               unsigned count, uint64_t at_ns)
 {
+	bool group_decides = view->notification != NULL;
 	struct breaker_state after = view->snapshot.state;
-	struct algo_notification notification =
-	    view->notification ? *view->notification : (struct algo_notification){0};
+	struct algo_notification notification = {0};
+	enum algo_cause cause;
 
+	if (group_decides)
+		notification = *view->notification;
 	breaker_end_probes(&view->key.limit->breaker, &after, result, count, at_ns,
-	                   view->notification ? &notification : NULL);
-	if (!breaker_phase_change(
-	        view, &after, after.phase == BREAKER_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES))
+	                   group_decides ? &notification : NULL);
+	cause = after.phase == BREAKER_OPEN ? ALGO_BY_BAD_PROBE : ALGO_BY_GOOD_PROBES;
+	if (!breaker_phase_change(view, &after, cause))
 		return false;
-	if (view->notification)
+	if (group_decides)
 		*view->notification = notification;
 	return true;
 }
 
 /*
- * Opens the breaker if its window trips. Returns whether the window did; another thread may have
- * changed the phase first. A quorum group decides by itself, and only gets a notification.
- * `has_counted`: this call has added a result to the part of now.
+ * Opens the breaker if its window trips. If a quorum group decides, only adds to view->notification
+ * that it does. Returns whether the window has tripped without a group; even then the breaker may
+ * not be open, because another thread has changed the phase first. `has_counted`: this call has
+ * added a result to the part of now.
  */
 static bool trip_if_due(struct breaker_view *view, bool has_counted)
 {
@@ -97,12 +106,15 @@ static bool trip_if_due(struct breaker_view *view, bool has_counted)
 	struct breaker_tally tally;
 	enum algo_cause cause;
 
-	if (after.phase > BREAKER_RAMP)
+	if (!breaker_is_closed(&after))
 		return false;
 	breaker_view_tally(view, &tally);
 	cause = breaker_trip_cause(&view->key.limit->breaker, &tally);
 	if (cause == ALGO_BY_NOTHING) {
-		if (has_counted && view->key.count == 1 && tally.calls >= view->key.limit->breaker.minimum)
+		bool has_one_record = view->key.count == 1;
+
+		/* For a short span, further successes need not judge the window again. */
+		if (has_counted && has_one_record && tally.calls >= view->key.limit->breaker.minimum)
 			breaker_record_set_quiescent(view->key.limit, &view->key.states[0].at, &view->snapshot,
 			                             view->key.now_ns);
 		return false;
@@ -132,21 +144,64 @@ static struct breaker_result result_of_timeout(const struct breaker_view *view)
 	                         view->key.limit->breaker.timeout_ns);
 }
 
-/* Counts lost permits in the parts in which they timed out. Returns whether the window trips. */
+/* Counts lost permits in the parts in which they timed out. Returns as trip_if_due. */
 static bool count_lost_permits(struct breaker_view *view, const struct breaker_expiry *expiry)
 {
 	const struct breaker_params *params = &view->key.limit->breaker;
-	struct breaker_results results = {.result = result_of_timeout(view),
-	                                  .ended_at_ns = view->key.now_ns};
+	struct breaker_results results = {.result = result_of_timeout(view)};
 
-	for (unsigned before = 0; before < BREAKER_PARTS_MAX + 2; before++) {
-		results.count = expiry->lost_by_part[before];
-		results.ended_at_ns = sat_sub(view->key.now_ns, before * params->part_ns);
+	for (unsigned parts_ago = 0; parts_ago < BREAKER_LOST_PARTS; parts_ago++) {
+		results.count = expiry->lost_by_part[parts_ago];
+		results.ended_at_ns = sat_sub(view->key.now_ns, parts_ago * params->part_ns);
 		if (results.count > 0)
 			breaker_record_count(view->key.limit, &view->key.states[0].at, &view->snapshot,
 			                     &results, view->key.now_ns);
 	}
 	return trip_if_due(view, false);
+}
+
+/*
+ * Reads the key. Counts the permits that have timed out, or, of probes, stores when they did.
+ * Returns false if another thread has changed the phase, which these permits would have opened.
+ */
+static bool read_and_count_lost(struct breaker_view *view, struct breaker_list *list)
+{
+	struct breaker_expiry expiry = {.list = list};
+
+	if (list) {
+		newest_begin(&list->single_ends, list->single_ends.n);
+		list->group_count = 0;
+	}
+	breaker_view_read(view, &expiry);
+	if (expiry.lost_count == 0)
+		return true;
+	if (view->snapshot.state.phase == BREAKER_HALF_OPEN) {
+		breaker_view_record_lost(view, &expiry);
+		return true;
+	}
+	/* The window has tripped, and the breaker is still closed: the swap of the phase failed. */
+	return !(count_lost_permits(view, &expiry) && breaker_is_closed(&view->snapshot.state));
+}
+
+/* Half-open: how many probes the phase counts as in flight and the records do not. */
+static unsigned lost_probes(const struct breaker_view *view)
+{
+	const struct breaker_state *state = &view->snapshot.state;
+
+	if (state->phase != BREAKER_HALF_OPEN)
+		return 0;
+	return (unsigned)sat_sub(state->in_flight, view->snapshot.in_flight_of_phase);
+}
+
+/* Ends lost probes at the time at which they timed out, or now if that is not known. */
+static void end_lost_probes(struct breaker_view *view, unsigned count)
+{
+	uint64_t now_ns = view->key.now_ns;
+	uint64_t lost_ns = breaker_probes_lost_ns(&view->key.limit->breaker, view->probes_lost_at_ns,
+	                                          view->snapshot.probes_lost_at_ns);
+
+	breaker_phase_end_probes(view, result_of_timeout(view), count,
+	                         lost_ns ? u64_min(lost_ns, now_ns) : now_ns);
 }
 
 /*
@@ -157,38 +212,19 @@ static bool count_lost_permits(struct breaker_view *view, const struct breaker_e
 void breaker_phase_update(struct breaker_view *view, struct breaker_list *list)
 {
 	for (;;) {
-		struct breaker_expiry expiry = {.list = list};
-		const struct breaker_state *state = &view->snapshot.state;
-		const struct breaker_params *params;
-		uint64_t lost_ns;
+		unsigned lost;
 
-		if (list) {
-			newest_begin(&list->single_ends, list->single_ends.n);
-			list->group_count = 0;
-		}
-		breaker_view_read(view, &expiry);
-		params = &view->key.limit->breaker;
-		if (expiry.lost_count > 0 && state->phase == BREAKER_HALF_OPEN)
-			breaker_view_record_lost(view, &expiry);
-		else if (expiry.lost_count > 0 && count_lost_permits(view, &expiry) &&
-		         state->phase <= BREAKER_RAMP)
-			continue; /* another thread has changed the phase meanwhile */
-		if (view->snapshot.has_overdue || (state->phase == BREAKER_HALF_OPEN &&
-		                                   state->in_flight > view->snapshot.in_flight_of_phase)) {
-			/* Their results count in the newest table, in which the key has no record yet. */
-			if (!view->key.states[0].at.cell) {
-				if (breaker_phase_store_header(view, state) == HEADER_NO_CAPACITY)
-					return;
-				continue;
-			}
-			lost_ns = breaker_probes_lost_ns(params, view->probes_lost_at_ns,
-			                                 view->snapshot.probes_lost_at_ns);
-			breaker_phase_end_probes(view, result_of_timeout(view),
-			                         state->in_flight - (unsigned)view->snapshot.in_flight_of_phase,
-			                         lost_ns ? u64_min(lost_ns, view->key.now_ns)
-			                                 : view->key.now_ns);
-		} else if (!params->finished_only || !view->key.states[0].at.cell ||
-		           !trip_if_due(view, false)) {
+		if (!read_and_count_lost(view, list))
+			continue;
+		lost = lost_probes(view);
+		if (!reported_key_has_record(&view->key)) {
+			/* The results of lost permits count in the newest table, so the key needs a record. */
+			if ((lost == 0 && !view->snapshot.has_overdue) ||
+			    breaker_phase_store_header(view, &view->snapshot.state) == HEADER_NO_CAPACITY)
+				return;
+		} else if (lost > 0) {
+			end_lost_probes(view, lost);
+		} else if (!view->key.limit->breaker.finished_only || !trip_if_due(view, false)) {
 			return; /* a part that has finished since the last report may trip the window */
 		}
 	}

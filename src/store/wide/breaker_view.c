@@ -14,8 +14,8 @@ static bool has_former(const struct breaker_view *view)
 }
 
 /*
- * Adds the in-flight entries of former tables, and takes their phase if the newest table has no
- * record.
+ * Adds the in-flight entries of former tables, and takes the phase of the newest of them if the
+ * newest table has no record. Drops former records without a live header from the key.
  */
 static void read_former(struct breaker_view *view, struct breaker_expiry *expiry)
 {
@@ -24,11 +24,12 @@ static void read_former(struct breaker_view *view, struct breaker_expiry *expiry
 
 	for (size_t i = 1; i < key->count; i++) {
 		const struct record_state *at = &key->states[i].at;
+		bool is_first = count == 1;
 		struct breaker_snapshot snapshot;
 
 		if (!at->cell || !header_is_live(at->header, key->now_ns))
 			continue;
-		if (!key->states[0].at.cell && count == 1) {
+		if (is_first && !reported_key_has_record(key)) {
 			breaker_record_read_phase(key->limit, key->now_ns, &at->record, &snapshot);
 			view->snapshot.state = snapshot.state;
 		}
@@ -38,7 +39,10 @@ static void read_former(struct breaker_view *view, struct breaker_expiry *expiry
 	key->count = count;
 }
 
-/* Reads the key anew. Unless `expiry` is NULL, permits that have timed out expire on the way. */
+/*
+ * Reads the key anew. Unless `expiry` is NULL, permits that have timed out expire on the way. They
+ * do not if the newest table has no record, because nothing could count them as lost then.
+ */
 void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 {
 	const struct record_state *at = &view->key.states[0].at;
@@ -46,9 +50,9 @@ void breaker_view_read(struct breaker_view *view, struct breaker_expiry *expiry)
 
 	reported_key_read(&view->key);
 	limit = view->key.limit;
-	if (!at->cell)
+	if (!reported_key_has_record(&view->key))
 		expiry = NULL;
-	if (cell_tag(at->header) == at->record.tag)
+	if (reported_key_has_header(&view->key))
 		breaker_record_adopt_layout(limit, at, view->key.now_ns);
 	breaker_record_read(limit, view->key.now_ns, &at->record, &view->snapshot, expiry);
 	if (has_former(view))
@@ -88,15 +92,16 @@ static uint64_t release_from_groups(struct breaker_view *view, struct breaker_li
 static uint64_t release_singles(struct breaker_view *view, struct newest *newest, uint64_t n)
 {
 	const struct reported_key *key = &view->key;
-	uint64_t released = 0, last_ns = 0;
+	uint64_t released = 0, last_remaining_ns = 0;
 
 	if (n == 0 || newest->count == 0)
 		return 0;
+	/* `newest` has the ends of all singles, and then says which of them are the `n` newest. */
 	reported_key_find_newest(key, breaker_record_visit_singles, n, newest);
 	for (size_t i = 0; i < key->count; i++)
-		released += breaker_record_release_newest(key->limit, key->now_ns,
-		                                          &key->states[i].at.record, newest, &last_ns);
-	view->snapshot.last_ends_in_ns = last_ns;
+		released += breaker_record_release_newest(
+		    key->limit, key->now_ns, &key->states[i].at.record, newest, &last_remaining_ns);
+	view->snapshot.last_ends_in_ns = last_remaining_ns;
 	return released;
 }
 
@@ -127,7 +132,7 @@ uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tall
 	if (!has_former(view))
 		return ahead_ns;
 	snapshot = view->snapshot;
-	snapshot.is_mixed = true;
+	snapshot.is_mixed = true; /* in a former record, too, results may be in any cell */
 	for (size_t i = 1; i < key->count; i++)
 		ahead_ns = u64_max(ahead_ns, breaker_record_add_tally(key->limit, &key->states[i].at.record,
 		                                                      &snapshot, key->now_ns, tally));
@@ -135,8 +140,9 @@ uint64_t breaker_view_tally(const struct breaker_view *view, struct breaker_tall
 }
 
 /*
- * Finds the oldest record that seems to have the permit: groups in a later record all end later
- * than those in the record before.
+ * Finds the oldest record that seems to have the permit. The records are read from the newest to
+ * the oldest. All groups of a newer one end later, so it seems to have the permits of the older
+ * ones, too: the last that is found has it.
  */
 static const struct record_state *find_in_records(const struct breaker_view *view,
                                                   struct breaker_permit *permit)
@@ -144,13 +150,14 @@ static const struct record_state *find_in_records(const struct breaker_view *vie
 	const struct record_state *found = NULL;
 	struct breaker_permit there = *permit;
 
-	for (size_t i = 0; i < view->key.count; i++, there.index = 0) {
+	for (size_t i = 0; i < view->key.count; i++) {
 		const struct record_state *at = &view->key.states[i].at;
 
-		if (!at->cell || !breaker_record_has_permit(view->key.limit, at, &there))
-			continue;
-		*permit = there;
-		found = at;
+		if (at->cell && breaker_record_has_permit(view->key.limit, at, &there)) {
+			*permit = there;
+			found = at;
+		}
+		there.index = 0; /* it was the index in this record */
 	}
 	return found;
 }

@@ -68,18 +68,19 @@ __attribute__((noinline)) static bool header_is_in_newest(struct wide_table *wid
 }
 
 /*
- * Swaps the header for `after`, or inserts it into the newest table. Returns false if the header
- * has changed, or there is no capacity.
+ * Swaps the header for `after`, or inserts it: if no table has it, header_table is the newest one.
+ * Returns false if the caller has to find the header again (it has changed, or it left a former
+ * table), or if there is no capacity.
  */
 bool wide_store_header(struct wide_state *state, const struct record_step *step, struct cell after)
 {
 	struct use_policy use_policy = {{key_units_in_use}, state->header_table, step};
 
-	if (!state->header_table)
+	if (!state->header_table) /* a limit without keys */
 		return cell_swap(state->at.cell, state->at.header, after);
 	if (__builtin_expect(state->header_table != state->newest_table, 0) &&
 	    cell_ahead_ns(state->at.header, step->now_ns) <= 0) {
-		/* The header is spent, so the key may leave the former table. */
+		/* The header is spent: the key leaves the former table, for a header in the newest one. */
 		cell_swap(state->at.cell, state->at.header, (struct cell){0, 0});
 		return false;
 	}
@@ -98,32 +99,37 @@ bool wide_is_full(const struct wide_state *state, uint64_t now_ns)
 	return !state->at.cell && table_is_full(&state->header_table->table, &state->position, now_ns);
 }
 
-/* Finds the key's header in `wide`, or in a former table of the limit, and the record behind it. */
-void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state)
+/* The key's state is not here: a thread claims the cell, or the use has moved to another table. */
+static bool header_has_no_state(struct cell header)
 {
-	struct wide_table *newest = wide, *former = wide_usable_former(wide);
-	struct table_position position = table_position(&wide->table, key->hash), there;
+	return cell_is_claim(header) || cell_is_metadata(header);
+}
+
+/* Finds the key's header in `newest`, or in a former table of the limit, and the record behind it.
+ */
+void wide_find(struct wide_table *newest, const struct store_key *key, struct wide_state *state)
+{
+	struct wide_table *header_table = newest, *former = wide_usable_former(newest);
+	struct table_position position = table_position(&newest->table, key->hash);
 	struct observed_cell observed =
-	    memory_find(&wide->table, &position, key->wide == wide ? key->cell : NULL);
+	    memory_find(&newest->table, &position, key->wide == newest ? key->cell : NULL);
 
 	for (; !observed.cell && __builtin_expect(former != NULL, 0);
 	     former = wide_usable_former(former)) {
-		struct observed_cell found;
+		struct table_position there = table_position(&former->table, key->hash);
+		struct observed_cell found = table_find(&former->table, &there);
 
-		there = table_position(&former->table, key->hash);
-		found = table_find(&former->table, &there);
-		/* A moved header says that the key's state is in another table. */
-		if (!found.cell || cell_is_claim(found.value) || cell_is_metadata(found.value))
+		if (!found.cell || header_has_no_state(found.value))
 			continue;
 		observed = found;
 		position = there;
-		wide = former;
+		header_table = former;
 	}
-	*state = (struct wide_state){
-	    newest,
-	    wide,
-	    position,
-	    {observed.cell, observed.value, wide_record(wide, observed.cell, position.tag)}};
+	*state = (struct wide_state){.newest_table = newest,
+	                             .header_table = header_table,
+	                             .position = position,
+	                             .at = {observed.cell, observed.value,
+	                                    wide_record(header_table, observed.cell, position.tag)}};
 	if (!observed.cell)
 		state->at.record.cells = NULL;
 }

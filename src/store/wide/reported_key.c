@@ -1,6 +1,9 @@
 /*
- * reported_key.c: reads and stores the headers of a key whose requests end with a report or refund.
- * The key has a record in the newest table, and may have others in former tables.
+ * reported_key.c: reads and stores the headers of a key whose requests end with a report or refund,
+ * and finds the newest ends of its entries, which a refund without a permit releases.
+ *
+ * A header is the key's cell in a table; the record behind it has the entries. A limit that needed
+ * wider records got a newer table. The key's entries in former tables count until they end.
  */
 #include "store/wide/reported_key.h"
 
@@ -8,11 +11,12 @@ void reported_key_read_newest(struct reported_key *key)
 {
 	const struct call_target *target = key->target;
 
-	key->limit = *target->limit = algo_current(key->limit);
+	key->limit = algo_current(key->limit); /* a reload may have replaced it since the last read */
+	*target->limit = key->limit;
 	key->count = 1;
 	if (target->store) {
 		wide_find(memory_newest(target->store, key->limit->identity), target->key, &key->states[0]);
-	} else {
+	} else { /* a limit without keys: only the header's value has to be read */
 		key->states[0] = *target->single_state;
 		key->states[0].at.header = record_header(&target->single_state->at);
 	}

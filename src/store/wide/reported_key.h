@@ -1,6 +1,7 @@
 /*
  * reported_key.h: reads all wide states of a key whose requests are reported: in the limit's newest
- * table, and in former tables, whose entries count until they end.
+ * table, and in former tables, whose entries count until they end. Finds the newest ends of its
+ * entries.
  *
  * The header counts nothing: it retains the record for as long as an entry in it may count. Each
  * entry changes by a swap of its own. The headers of src/records say what an entry is: leases.h,
@@ -22,6 +23,21 @@ struct reported_key {
 	struct wide_state
 	    states[REPORTED_KEY_STATES_MAX]; /* the newest table's first, which may lack a header */
 };
+
+/** Whether the key has a record in the newest table; that of a limit without keys always has. */
+static inline bool reported_key_has_record(const struct reported_key *key)
+{
+	return key->states[0].at.cell;
+}
+
+/** Whether it has a header there, too: that of a limit without keys is empty before its first use.
+ */
+static inline bool reported_key_has_header(const struct reported_key *key)
+{
+	const struct record_state *at = &key->states[0].at;
+
+	return at->cell && cell_tag(at->header) == at->record.tag;
+}
 
 /** Prepares the first read. The other fields, 2 KB, are set by the read. */
 static inline void reported_key_init(struct reported_key *key, const struct call_target *target)

@@ -11,8 +11,8 @@
 /* Where a wide state is, and its header as it was read. */
 struct wide_state {
 	struct wide_table *newest_table; /* the limit's newest table, in which a new header is made */
-	struct wide_table *header_table; /* the table that has the header, if any; NULL for a state
-	                                    outside all tables */
+	struct wide_table *header_table; /* the table that has the header, or newest_table if none has;
+	                                    NULL for the state of a limit without keys */
 	struct table_position position;
 	struct record_state at;
 };
@@ -39,15 +39,15 @@ static inline bool wide_cell_is_unchanged(struct cell *cell, struct cell value,
  * Finds the key's header in a table, or in the former tables in which keys stay
  * (wide_usable_former). It is in one of them at most.
  */
-void wide_find(struct wide_table *wide, const struct store_key *key, struct wide_state *state);
+void wide_find(struct wide_table *newest, const struct store_key *key, struct wide_state *state);
 
 /** Whether the header is unchanged since it was read. */
 bool wide_is_unchanged(const struct wide_state *state);
 
 /**
  * Swaps the header for `after`, or inserts it. An insert may evict the state of another key: peeks
- * of `on`'s limit tell how much other keys have in use. Returns false if the header has changed or
- * the table is full (wide_is_full).
+ * by the step's limit tell how much other keys have in use. Returns false if the header has changed
+ * or the table is full (wide_is_full).
  */
 bool wide_store_header(struct wide_state *state, const struct record_step *step, struct cell after);
 
