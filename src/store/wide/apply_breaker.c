@@ -286,10 +286,9 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 
 		breaker_phase_update(view, &list);
 		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->in_flight);
-		phase_has_changed = reported_key_has_record(&view->key) &&
-		                    state->phase == BREAKER_HALF_OPEN && probes > 0 &&
-		                    !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns);
-	} while (phase_has_changed);
+		if (!reported_key_has_record(&view->key) || state->phase != BREAKER_HALF_OPEN)
+			probes = 0;
+	} while (probes > 0 && !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns));
 	breaker_view_release_newest(view, &list, n);
 	report_snapshot(view, out);
 }
