@@ -390,6 +390,14 @@ static int write_sections(int fd, const char *path, uint64_t end, const struct f
 	return status;
 }
 
+/* If this fails, the next process that adds sections does it. */
+static void cut_off_if_possible(int fd, uint64_t size)
+{
+	int ignored = ftruncate(fd, (off_t)size);
+
+	(void)ignored;
+}
+
 /* Extends the file by sections from byte `end` on: all of them, or none. */
 int file_add_sections(int fd, const char *path, uint64_t end, const struct file_sections *added,
                       struct weir_error *error)
@@ -404,11 +412,15 @@ int file_add_sections(int fd, const char *path, uint64_t end, const struct file_
 	failed = allocate_space(fd, end, size);
 	status = failed ? fail_for_space(fd, path, size - end, failed, error)
 	                : write_sections(fd, path, end, added, error);
-	if (status != WEIR_OK && ftruncate(fd, (off_t)end) != 0)
-		return status; /* the next process that adds sections removes them */
+	if (status != WEIR_OK)
+		cut_off_if_possible(fd, end);
 	return status;
 }
 
+/*
+ * For `weir store`, which cuts off what is behind the last section, replaces what a damaged file
+ * lacks, and makes files larger. Allocates the space of holes, too.
+ */
 int file_resize(int fd, const char *path, uint64_t size, struct weir_error *error)
 {
 	uint64_t before;
@@ -416,7 +428,7 @@ int file_resize(int fd, const char *path, uint64_t size, struct weir_error *erro
 
 	if (status != WEIR_OK)
 		return status;
-	/* A file that ends within a cell: the other half would be zeros, and the cell a wrong one. */
+	/* Drop half a cell at the end of the file: zeros behind it would make a wrong cell of it. */
 	before -= before % sizeof(struct cell);
 	if (before < size && ftruncate(fd, (off_t)before) != 0)
 		return fail(error, path, "cannot change its size");
@@ -430,9 +442,28 @@ void file_record_time(const struct table *table, uint64_t now_ns)
 }
 
 /*
+ * Stores the offset in the file, unless that has a greater one of this boot. Returns the greater.
+ * header->clock has the id of the boot, and the offset.
+ */
+static uint64_t share_offset(const struct table *table, uint64_t boot, uint64_t offset_ns)
+{
+	struct cell *clock = &table->header->clock;
+
+	for (;;) {
+		struct cell before = cell_load(clock, table->load_is_atomic);
+		uint64_t shared_ns = before.high;
+
+		if (before.low == boot && (int64_t)(shared_ns - offset_ns) >= 0)
+			return shared_ns;
+		if (cell_swap(clock, before, (struct cell){boot, offset_ns}))
+			return offset_ns;
+	}
+}
+
+/*
  * Opens the clock that all processes with the file share: the monotonic clock plus an offset. The
- * offset is the greatest that any of them has needed since the boot, so the clock never goes back,
- * nor behind the last time that the file has recorded.
+ * offset, at first that of the wall clock, is the greatest that any of them has needed since the
+ * boot, so the clock never goes back, nor behind the last time that the file has recorded.
  */
 struct clock file_open_clock(const struct table *table)
 {
@@ -440,22 +471,15 @@ struct clock file_open_clock(const struct table *table)
 	uint64_t boot = os_boot_id(), offset_ns = clock_offset();
 	uint64_t now_ns = os_monotonic_ns() + offset_ns;
 	uint64_t recorded_ns = __atomic_load_n(&header->recorded_ns, __ATOMIC_RELAXED);
+	const bool by_counter = true;
 	struct clock mine;
 
 	if (recorded_ns > now_ns)
 		offset_ns += recorded_ns - now_ns;
 	/* If the boot is not known, leave the clock as other programs, which know it, have set it. */
-	while (boot != 0) {
-		struct cell before = cell_load(&header->clock, table->load_is_atomic);
-
-		if (before.low == boot && (int64_t)(before.high - offset_ns) >= 0) {
-			offset_ns = before.high;
-			break;
-		}
-		if (cell_swap(&header->clock, before, (struct cell){boot, offset_ns}))
-			break;
-	}
-	mine = clock_start(offset_ns, true);
+	if (boot != 0)
+		offset_ns = share_offset(table, boot, offset_ns);
+	mine = clock_start(offset_ns, by_counter);
 	mine.recorded_ns = &header->recorded_ns;
 	file_record_time(table, clock_now(&mine));
 	return mine;

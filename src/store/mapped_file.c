@@ -63,7 +63,11 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 	return WEIR_OK;
 }
 
-/* Maps the sections that were added to the file since the last call: from store->file->end on. */
+/*
+ * Maps the sections that were added to the file since the last call: from store->file->end on. The
+ * first header says up to where sections exist (walk.end); the walk learns that from it at the
+ * first call, and by find_end() at later ones. What is behind that is mapped if it is sound.
+ */
 static int map_new_sections(struct memory *store, int fd, struct weir_error *error)
 {
 	struct mapped_file *file = store->file;
@@ -84,8 +88,10 @@ static int map_new_sections(struct memory *store, int fd, struct weir_error *err
 		if (walk.is_over)
 			break;
 		status = map_section(store, fd, &walk, error);
-		if (status == WEIR_OK)
-			file->end = walk.offset += walk.section.size;
+		if (status != WEIR_OK)
+			break;
+		walk.offset += walk.section.size;
+		file->end = walk.offset;
 	}
 	return status;
 }
@@ -136,7 +142,8 @@ int mapped_file_open(struct memory *store, int fd, const struct weir_table_optio
 }
 
 /*
- * Opens the store's file once more, locks its sections against other processes, and maps new ones.
+ * Opens the store's file once more, locks its sections, and maps new ones. The lock belongs to an
+ * open file, so the second descriptor excludes not only other processes, but also other threads.
  * It must be the file that was mapped: its path may lead to another one by now.
  */
 int mapped_file_lock(struct memory *store, int *fd, struct weir_error *error)

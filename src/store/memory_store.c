@@ -3,8 +3,8 @@
  * and for limits without keys, whose one state is outside all tables.
  *
  * Functions that fetch, touch or locate a key bring its cells into the processor's caches before
- * the call that needs them. Functions `try` are fast paths: if one returns false, the general
- * function has to apply the call.
+ * the call that needs them. Functions `try` are fast paths: if one returns false, or no time,
+ * the general function (`run` in place of `try`) has to apply the call.
  */
 #include "records/breaker_record.h"
 #include "store/store.h"
@@ -229,6 +229,8 @@ apply_keyless_in_flight(struct store_keyless *keyless, const struct algo_limit *
 uint64_t store_keyless_try_permit(struct store_keyless *keyless, const struct algo_limit *limit,
                                   uint64_t id, uint64_t now_ns, struct algo_decision *out)
 {
+	uint64_t until_ns;
+
 	if (limit->record == ALGO_RECORD_BREAKER) {
 		struct record_state at = keyless_record(keyless, limit);
 
@@ -237,12 +239,15 @@ uint64_t store_keyless_try_permit(struct store_keyless *keyless, const struct al
 	}
 	if (limit->record != ALGO_RECORD_IN_FLIGHT)
 		return 0;
-	return u64_max(apply_keyless_in_flight(keyless, limit,
-	                                       &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id},
-	                                       now_ns, out),
-	               STORE_DENIED);
+	until_ns = apply_keyless_in_flight(
+	    keyless, limit, &(struct algo_call){ALGO_ACQUIRE, 1, .permit = id}, now_ns, out);
+	return until_ns != 0 ? until_ns : STORE_DENIED;
 }
 
+/*
+ * Applies a report. Returns false also if an adaptive limit does not have the permit in flight:
+ * store_keyless_run() then finds the same.
+ */
 bool store_keyless_try_report(struct store_keyless *keyless, const struct algo_limit *limit,
                               const struct breaker_report *report, uint64_t now_ns)
 {

@@ -1,7 +1,13 @@
 /*
  * section.c: makes, checks and repairs the headers of a store's sections. A section is the memory
- * of one table of keys: a header, cells, and perhaps a record of further cells behind each.
- * Sections follow one another in a file; a *walk* visits them by the sizes in their headers.
+ * of one table of keys: a header, the table's cells, and behind these perhaps a record of further
+ * cells for each. Sections follow one another in a file; a *walk* visits them by the sizes in their
+ * headers. The identity in a header tells the kind of a section:
+ *
+ *     0, in the first section     the table of all limits whose states are one word
+ *     0, in another section       lost: header and copy were damaged, so nobody owns the section
+ *     SECTION_SHARED              a former table of all limits; it drains, since no key is added
+ *     any other                   the table of one limit, with records
  */
 #include "store/section.h"
 
@@ -77,12 +83,20 @@ static bool is_first(const struct section_walk *walk)
 	return walk->offset == 0;
 }
 
+/* A lost section reaches up to the next sound header. */
+static bool has_right_size(const struct table_header *header, bool is_lost, uint64_t own_size)
+{
+	if (is_lost)
+		return header->size >= own_size && header->size % PAGE == 0;
+	return header->size == own_size;
+}
+
 /* Checks kind and size of a section whose header is sound otherwise. Returns how many defects. */
 static uint64_t check_shape(const struct section_walk *walk, struct reporter *reporter)
 {
 	const struct table_header *header = &walk->header;
-	bool lost = !is_first(walk) && header->identity == 0;
-	bool shared = header->identity == SECTION_SHARED;
+	bool is_lost = !is_first(walk) && header->identity == 0;
+	bool is_former = header->identity == SECTION_SHARED;
 	uint64_t size = section_size(header->capacity, header->record_cells), defects = 0;
 	char text[120];
 
@@ -91,11 +105,11 @@ static uint64_t check_shape(const struct section_walk *walk, struct reporter *re
 		report_defect(reporter, "expected the table of all limits, found that of one");
 		defects++;
 	}
-	if (shared && (header->record_cells != 0 || !header->is_draining)) {
+	if (is_former && (header->record_cells != 0 || !header->is_draining)) {
 		report_defect(reporter, "expected a former table of all limits, found another");
 		defects++;
 	}
-	if (lost ? header->size < size || header->size % PAGE != 0 : header->size != size) {
+	if (!has_right_size(header, is_lost, size)) {
 		snprintf(text, sizeof text, "size: expected %llu bytes, found %llu",
 		         (unsigned long long)size, (unsigned long long)header->size);
 		report_defect(reporter, text);
@@ -151,7 +165,7 @@ void section_check_next(struct section_walk *walk, uint64_t file_size, table_rep
 	}
 	if (defects == 0) {
 		defects = check_end(walk, file_size, &reporter);
-		walk->is_over = defects > 0 && !must_exist;
+		walk->is_over = defects > 0 && !must_exist; /* a sound header says where the next one is */
 	}
 	walk->defects += must_exist ? defects : 0;
 	walk->section = (struct section){header->identity, header->capacity, header->record_cells,

@@ -64,7 +64,7 @@ struct section_walk {
 
 /**
  * Checks walk->header, which the caller has read at walk->offset and padded with zeros at the end
- * of the file, and sets walk->section or walk->done. `report` may be NULL.
+ * of the file, and sets walk->section and walk->is_over. `report` may be NULL.
  */
 void section_check_next(struct section_walk *walk, uint64_t file_size, table_report *report,
                         void *context);
