@@ -65,42 +65,73 @@ bool rate_parse(struct slice text, struct weir_rate *out)
 static const struct {
 	const char *word, *unit;
 } unit_words[] = {
-    {"ms", "ms"},
-    {"millisecond", "ms"},
-    {"milli", "ms"},
-    {"msec", "ms"},
-    {"second", "s"},
-    {"sec", "s"},
-    {"minute", "m"},
-    {"min", "m"},
-    {"hour", "h"},
-    {"hr", "h"},
-    {"day", "d"},
-    {"week", "w"},
-    {"wk", "w"},
-    {"mon", "month"},
-    {"month", "month"},
-    {"year", "year"},
-    {"yr", "year"},
-    {"s", "s"},
-    {"m", "m"},
-    {"h", "h"},
-    {"d", "d"},
-    {"w", "w"},
+    {"ms", "ms"},       {"millisecond", "ms"},
+    {"milli", "ms"},    {"msec", "ms"},
+    {"second", "s"},    {"sec", "s"},
+    {"minute", "m"},    {"min", "m"},
+    {"hour", "h"},      {"hr", "h"},
+    {"day", "d"},       {"week", "w"},
+    {"wk", "w"},        {"mon", "month"},
+    {"month", "month"}, {"year", "year"},
+    {"yr", "year"},     {"s", "s"},
+    {"m", "m"},         {"h", "h"},
+    {"d", "d"},         {"w", "w"},
 };
 
+#define DECIMALS_MAX 6
+
+/* Reads a count such as 0.5, as a fraction in lowest terms. */
+static bool parse_fraction(struct slice text, uint64_t *numerator, uint64_t *denominator)
+{
+	struct slice decimals = text, whole = slice_cut(&decimals, '.');
+	uint64_t whole_number, fraction = 0, divisor;
+
+	*denominator = 1;
+	if (!parse_u64(whole, &whole_number) || whole_number > UINT32_MAX)
+		return false;
+	if (whole.len < text.len && (decimals.len > DECIMALS_MAX || !parse_u64(decimals, &fraction)))
+		return false;
+	for (size_t i = 0; whole.len < text.len && i < decimals.len; i++)
+		*denominator *= 10;
+	*numerator = whole_number * *denominator + fraction;
+	divisor = gcd_u64(*numerator, *denominator);
+	*numerator /= divisor;
+	*denominator /= divisor;
+	return true;
+}
+
+/* Cuts the count off the text, and the slash or the word "per" behind it. */
+static struct slice cut_count(struct slice *text)
+{
+	static const struct slice per = SLICE(" per ");
+	struct slice rest = *text, count = slice_cut(&rest, '/');
+	const char *found = memmem(text->data, text->len, per.data, per.len);
+
+	if (count.len == text->len && found) {
+		count.len = (size_t)(found - text->data);
+		rest.data = found + per.len;
+		rest.len = (size_t)(text->data + text->len - rest.data);
+	}
+	*text = slice_trim(rest);
+	return slice_trim(count);
+}
+
 /*
- * Tries each word for a unit, in upper or lower case, with blanks between. Returns false without a
- * guess.
+ * Tries each word for a unit, in upper or lower case, with blanks between. A count such as 0.5
+ * makes the period longer. Returns false without a guess.
  */
 bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 {
-	struct slice whole = text, count = slice_trim(slice_cut(&text, '/'));
-	struct slice rest = slice_trim(text), period = cut_digits(&rest);
+	struct slice rest = text, count_text = cut_count(&rest), period_text = cut_digits(&rest);
+	uint64_t count, period = 1, periods;
+	char digits[24] = "";
 	struct weir_rate rate;
 
-	if (count.len == 0 || whole.len >= RATE_TEXT_MAX / 2)
+	if (!parse_fraction(count_text, &count, &periods) ||
+	    (period_text.len > 0 && !parse_u64(period_text, &period)) || period > UINT32_MAX)
 		return false;
+	if (period_text.len > 0 || periods > 1)
+		snprintf(digits, sizeof digits, "%llu", (unsigned long long)(period * periods));
 	rest = slice_trim(rest);
 	for (size_t i = 0; i < sizeof unit_words / sizeof *unit_words; i++) {
 		size_t len = strlen(unit_words[i].word);
@@ -108,8 +139,8 @@ bool rate_meant(struct slice text, char out[RATE_TEXT_MAX])
 
 		if ((rest.len != len && !is_plural) || strncasecmp(rest.data, unit_words[i].word, len) != 0)
 			continue;
-		snprintf(out, RATE_TEXT_MAX, "%.*s/%.*s%s", (int)count.len, count.data, (int)period.len,
-		         period.data, unit_words[i].unit);
+		snprintf(out, RATE_TEXT_MAX, "%llu/%s%s", (unsigned long long)count, digits,
+		         unit_words[i].unit);
 		return rate_parse(slice_of(out), &rate);
 	}
 	return false;

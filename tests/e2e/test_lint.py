@@ -58,12 +58,31 @@ capcity: 5
 @pytest.mark.parametrize("rate, meant", [
     ("5/sec", "5/s"), ("5/Seconds", "5/s"), ("100/min", "100/m"), ("10/10secs", "10/10s"), ("3/hour", "3/h"),
     ("2/days", "2/d"), ("9/wk", "9/w"), ("7/months", "7/month"), ("5/S", "5/s"), ("5 / s", "5/s"), ("5 / ms", "5/ms"),
+    ("5 per second", "5/s"), ("0.5/s", "1/2s"), ("2.5 per min", "5/2m"), ("1.5/10s", "3/20s"), ("0.0/s", None),
+    ("1./s", None), ("0.0000001/s", None), ("99999999999/sec", None),
     ("5/100msec", "5/100ms"), ("5", None), ("x/sec", None), ("5/fortnight", None), ("0/sec", None)])
 def test_a_unit_that_is_spelled_out_is_understood(tmp_path, rate, meant):
     code, [remark] = lint(tmp_path, f"limits:\n  a: {{ algorithm: token_bucket, rate: \"{rate}\" }}\n")
     assert code == 1
     assert "ms s m h d w month year" in remark
     assert remark.endswith(f'did you mean "{meant}"?' if meant else f'found "{rate}"')
+
+
+@pytest.mark.parametrize("word, meant", [
+    ("gcra", "token_bucket"), ("GCRA", "token_bucket"), ("sliding", "sliding_window"), ("leaky", "leaky_bucket"),
+    ("fixed", "fixed_window"), ("tumbling", "fixed_window"), ("dry-run", None), ("log", None), ("tok", None)])
+def test_a_word_of_another_program_for_an_algorithm_is_understood(tmp_path, word, meant):
+    code, [remark] = lint(tmp_path, f"limits:\n  a: {{ algorithm: {word}, rate: 5/s }}\n")
+    assert code == 1
+    assert remark.endswith(f'found "{word}": did you mean "{meant}"?' if meant else f'found "{word}"')
+
+
+@pytest.mark.parametrize("word", ["dry-run", "dry_run", "DryRun", "log", "monitor", "shad"])
+def test_a_word_of_another_program_for_the_mode_shadow_is_understood(tmp_path, word):
+    code, [remark] = lint(tmp_path, f"limits:\n  a: {LIMIT}\nrules:\n"
+                                    f"  - {{ name: r, key: [ip], limits: [a], mode: {word} }}\n")
+    assert code == 1
+    assert remark.endswith(f'expected mode to be one of enforce, shadow, found "{word}": did you mean "shadow"?')
 
 
 def test_the_error_of_a_tab_names_it(tmp_path):

@@ -271,6 +271,27 @@ int node_read_duration(struct reader *reader, const struct node_key *key, const 
 	return node_expected(reader, value, key->expected);
 }
 
+/* Words of other programs, and the words here that mean the same. */
+static const struct {
+	const char *theirs, *ours;
+} words_of_others[] = {
+    {"gcra", "token_bucket"}, {"meter", "leaky_bucket"}, {"tumbling", "fixed_window"},
+    {"dry-run", "shadow"},    {"dry_run", "shadow"},     {"dryrun", "shadow"},
+    {"log", "shadow"},        {"monitor", "shadow"},
+};
+
+/* Whether the text is probably meant as `word`: misspelled, shortened, or another program's word.
+ */
+static bool is_meant_as(struct slice text, struct slice word)
+{
+	struct slice rest = word;
+
+	for (size_t i = 0; i < sizeof words_of_others / sizeof *words_of_others; i++)
+		if (slice_equal_nocase(text, slice_of(words_of_others[i].theirs)))
+			return slice_equal(word, slice_of(words_of_others[i].ours));
+	return is_misspelling(text, word) || (text.len > 3 && slice_skip(&rest, text));
+}
+
 int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                    void *field)
 {
@@ -283,7 +304,7 @@ int node_read_word(struct reader *reader, const struct node_key *key, const yaml
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
-		if (scalar && !probable && is_misspelling(node_slice(value), slice_of(word->name)))
+		if (scalar && !probable && is_meant_as(node_slice(value), slice_of(word->name)))
 			probable = word->name;
 		phrase_add(&known, slice_of(word->name));
 	}
