@@ -1,7 +1,7 @@
 /*
- * limit.c: opens limits from their options, and makes two variants of limits. A *local limit* counts
- * one server's share of the quota while the servers' common store is unavailable. The parameters of
- * an *ad-hoc limit* come with the command (CL.THROTTLE).
+ * limit.c: opens limits from their options, and makes two variants of limits. A *local limit*
+ * counts one server's share of the quota while the servers' common store is unavailable. The
+ * parameters of an *ad-hoc limit* come with the command (CL.THROTTLE).
  *
  * A limit's identity is a hash, and part of the hash of each key: limits of one identity share the
  * counts of their keys.
@@ -20,18 +20,18 @@
 #include "base/number.h"
 
 #define NAME_MAX_BYTES 64
-#define NAME_DEFAULT "default"
+#define NAME_DEFAULT   "default"
 
 /*
  * Fixed, so that every process and every run finds the same counts. The hash of a key adds the
  * table's secret.
  */
-static const struct hash_key identity_key = {UINT64_C(0x7765697220696465), UINT64_C(0x6e74697479203031)};
+static const struct hash_key identity_key = {UINT64_C(0x7765697220696465),
+                                             UINT64_C(0x6e74697479203031)};
 
 /*
- * A limit that keeps its name, algorithm and period keeps its counts; `count`
- * and `burst` may change. For calendar windows the zone and the day on which
- * weeks start are part of the period.
+ * A limit that keeps its name, algorithm and period keeps its counts; `count` and `burst` may
+ * change. For calendar windows the zone and the day on which weeks start are part of the period.
  */
 static uint64_t identity_of(const char *name, const struct weir_limit_options *options,
                             const struct algo_limit *algo)
@@ -89,7 +89,11 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	return WEIR_OK;
 }
 
-/* Whether the limit could ever grant the cost, on an unused key and after the longest wait. */
+/*
+ * Whether the limit could ever grant the cost, on an unused key and after the longest wait.
+ * `earlier`: what other rules charge the key for the same request before. A limit that pays later
+ * needs no capacity for both at once, but the second charge then waits for the first.
+ */
 bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t cost,
                        uint64_t earlier, uint64_t max_wait_ns)
 {
@@ -100,7 +104,7 @@ bool limit_could_grant(const struct weir_limit *limit, enum algo_op op, uint64_t
 
 	if (!algo_op_requests(op))
 		return true;
-	if (max_wait_ns == WEIR_ZERO)
+	if (max_wait_ns == WEIR_ZERO) /* no wait */
 		patience_ns = 0;
 	else if (max_wait_ns == 0) /* as long as the limit itself allows */
 		patience_ns = ALGO_NEVER - 1;
@@ -135,23 +139,27 @@ static void share_rate(struct weir_rate *rate, const struct weir_limit *origin, 
 		    WEIR_UNIT_NANOSECOND};
 }
 
-/* Divides the counts of `own` by `nodes`. Times are not divided, but a period may get longer. */
+/*
+ * Divides the counts of `own` by `nodes`. Times are not divided, but a period may get longer. If no
+ * burst is set, the default of the whole rate is divided.
+ */
 static void share_options(struct weir_limit_options *own, const struct weir_limit *origin,
                           uint64_t nodes)
 {
-	struct weir_limit_options whole = *own;
-	union algo_own own_options;
+	struct weir_limit_options with_defaults = *own;
+	union algo_own memory; /* for defaults of one algorithm */
 
-	algorithm_resolve(&whole, &own_options);
-	if (whole.burst > 0)
-		own->burst = share_of(whole.burst, nodes);
+	algorithm_resolve(&with_defaults, &memory);
+	if (with_defaults.burst > 0)
+		own->burst = share_of(with_defaults.burst, nodes);
 	if (own->max > 0)
 		own->max = share_of(own->max, nodes);
-	if (own->base > 0) /* one of these units counts in the rate, too, and is not divided */
+	/* The last unit of a day's base opens a window of the rate, whose share has it already. */
+	if (own->base > 0)
 		own->base = 1 + (own->base - 1) / nodes;
 	share_rate(&own->rate, origin, nodes);
 	if (origin->algo.algorithm->divide)
-		origin->algo.algorithm->divide(own, &whole, nodes);
+		origin->algo.algorithm->divide(own, &with_defaults, nodes);
 }
 
 /*
@@ -173,8 +181,8 @@ static void set_local_identity(struct weir_limit *limit, const struct weir_limit
 }
 
 int limit_init_local(struct weir_limit *limit, const struct weir_limit *origin,
-                     const struct weir_limit_options *options, uint64_t nodes,
-                     struct store *store, struct weir_error *error)
+                     const struct weir_limit_options *options, uint64_t nodes, struct store *store,
+                     struct weir_error *error)
 {
 	struct weir_limit_options own = *options;
 	int status;
@@ -203,8 +211,8 @@ int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                     struct weir_error *error)
 {
 	struct weir_limit *limit = malloc(sizeof *limit);
-	int status = limit ? limit_init(limit, options, error)
-	                   : error_set(error, WEIR_ENOMEM, "out of memory");
+	int status =
+	    limit ? limit_init(limit, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status != WEIR_OK) {
 		free(limit);
@@ -274,7 +282,11 @@ bool limit_is_adhoc(const struct weir_limit *limit)
 	return limit->algo.identity == identity_key.k0;
 }
 
-/* Makes a token bucket of the parameters of a CL.THROTTLE command, without allocating. */
+/*
+ * Makes a token bucket of the parameters of a CL.THROTTLE command, without allocating: do not pass
+ * it to limit_free. Its states may have been written by any parameters, so one counts as an error
+ * of a clock (farthest_ns) only if no limit could have written it.
+ */
 int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, uint64_t period_s,
                      struct weir_error *error)
 {
@@ -286,12 +298,11 @@ int limit_init_adhoc(struct weir_limit *limit, uint64_t burst, uint64_t count, u
 
 	if (burst < 1 || count < 1 || period_s < 1)
 		return error_set(error, WEIR_EINVAL, "expected burst, count and period of at least 1");
-	*limit = (struct weir_limit){.name = "CL.THROTTLE"}; /* no other limit can have this name */
+	*limit = (struct weir_limit){.name = "CL.THROTTLE"}; /* in decisions; nobody looks it up */
 	status = algo_limit_init(&limit->algo, &options, error);
 	limit->algo.identity = identity_key.k0;
 	limit->algo.is_adhoc = true;
 	limit->algo.generation = CELL_ADHOC;
-	limit->algo.farthest_ns =
-	    ALGO_HORIZON_NS + ALGO_SKEW_NS; /* any parameters may have written a state */
+	limit->algo.farthest_ns = ALGO_HORIZON_NS + ALGO_SKEW_NS;
 	return status;
 }

@@ -228,7 +228,7 @@ static void report_next_end(struct run *run, uint64_t now_ns)
 	struct ended ended = inflight_pop(&scenario->inflight);
 	struct observed observed = {scenario, due_ns};
 	struct decision_context context = {scenario->table, moment_given(due_ns),
-	                                   .phase_changed = observe_phase, .owner = &observed};
+	                                   .breaker_ran = observe_phase, .owner = &observed};
 	struct weir_decision d;
 	struct plan plan;
 
@@ -296,7 +296,7 @@ static void decide_requests(void *owner, size_t start, size_t end)
 		                            false,    ordered,
 		                            plan,     run->replay->decisions ? &run->outputs[i] : NULL};
 		struct decision_context context = {scenario->table, moment_given(ordered->time_ns), count_step,
-		                                   &observed, .phase_changed = observe_phase};
+		                                   &observed, .breaker_ran = observe_phase};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {

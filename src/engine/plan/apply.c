@@ -2,16 +2,19 @@
  * apply.c: runs one step of a plan (an operation on one key of one limit) on the states in a
  * table's memory, and turns its outcome into a decision.
  *
- * Each function that runs a step returns when the key's state ends after it, or 0 if it changed
- * nothing that could be refunded.
+ * The functions that return a uint64_t return the time at which the key's state ends after the
+ * step, or 0 if the step changed nothing that could be refunded. The others are for single calls:
+ * an operator forces or resets a key, or the servers that decide a breaker together change it.
  */
 #include "engine/plan/apply.h"
 #include "wait/waitlist.h"
 
+/* Runs the steps that the inline function engine_apply (apply.h) leaves over. */
 __attribute__((flatten)) uint64_t engine_apply_slow(const struct weir_limit *limit,
                                                     const struct store_step *step,
                                                     struct weir_decision *decision)
 {
+	/* After a reload another limit may have replaced that of the step. */
 	const struct algo_limit *decided_by = algo_current(step->limit);
 	struct algo_decision outcome;
 	uint64_t state_ends_ns;
@@ -62,8 +65,9 @@ uint64_t engine_try_wide(const struct weir_limit *limit, struct store_key key, u
 
 /*
  * Runs a step, and reports what it caused: messages to the servers that decide the limit together
- * (its quorum group), and phase changes of breakers. Sets the limit whose parameters decided:
- * after a reload that is the limit's successor.
+ * (its quorum group), and of a breaker the outcome, in which the callback finds phase changes. A
+ * call that the group makes has a notification already, which its caller sends. Sets the limit
+ * whose parameters decided: after a reload that is the limit's successor.
  */
 static uint64_t run_and_report(const struct decision_context *context, const struct plan_step *step,
                                const struct algo_call *call, const struct algo_limit **decided_by,
@@ -83,8 +87,8 @@ static uint64_t run_and_report(const struct decision_context *context, const str
 	state_ends_ns = store_run(&at_store, decided_by, outcome);
 	if (at_store.call.notification == &notification && algo_notification_is_due(&notification))
 		context->notify(context->owner, step, &notification);
-	if (context->phase_changed && algo_has_phases(&step->limit->algo))
-		context->phase_changed(context->owner, step, outcome);
+	if (context->breaker_ran && algo_has_phases(&step->limit->algo))
+		context->breaker_ran(context->owner, step, outcome);
 	return state_ends_ns;
 }
 

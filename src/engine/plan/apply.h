@@ -24,7 +24,7 @@ __attribute__((noinline)) uint64_t engine_try_wide(const struct weir_limit *limi
                                                    uint64_t now_ns, struct weir_decision *decision);
 
 /**
- * Runs any step of a limit that does not draw; calls context->phase_changed. Returns as store_run.
+ * Runs any step of a limit that does not draw; calls context->breaker_ran. Returns as store_run.
  */
 __attribute__((noinline)) uint64_t engine_apply_observed(const struct decision_context *context,
                                                          const struct plan_step *step,

@@ -100,7 +100,7 @@ static void observe_steps(const struct decision_context *context, const struct p
 
 		bool has_decided = limits_decided && (!refused_step || refused_step == step);
 
-		if (step->shadow ? !stage_is_below(plan, step) : has_decided)
+		if (step->shadow ? !stage_is_below_decision(plan, step) : has_decided)
 			context->observe(context->owner, step);
 	}
 }
@@ -238,7 +238,7 @@ static struct plan_step *find_awaited_step(const struct decision_context *contex
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct plan_step *step = &plan->steps[i];
 
-		if (!step->shadow && !stage_is_first_of(plan, step->key.hash) &&
+		if (!step->shadow && !stage_is_first_waiter(plan, step->key.hash) &&
 		    waitlist_has(list, step->key.hash))
 			return step;
 	}

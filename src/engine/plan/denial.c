@@ -56,24 +56,21 @@ bool denial_peeks_before_charge(const struct plan *plan, const struct plan_step 
 
 /*
  * Whether a denied plan peeks at the step, to find its retry_after_ns: if the step did not run, or
- * ran without the earlier charges.
+ * ran for its own cost alone and the key needs capacity for the earlier charges, too.
  */
-bool denial_explain_includes(const struct plan *plan, const struct plan_step *step)
+bool denial_needs_peek_at(const struct plan *plan, const struct plan_step *step)
 {
 	bool has_run;
 
 	if (step->shadow)
 		return false;
-	/* Steps in memory run in order up to the refused one, but not if a remote step was refused. */
 	if (step->remote)
 		has_run = step->store_answered;
-	else
-		has_run =
-		    step == plan->refused_step || (step < plan->refused_step && !plan->has_remote_steps);
-	if (!has_run)
-		return true;
-	/* The step ran after the earlier charge, so its retry_after_ns was not for the sum of both. */
-	return denial_peek_cost(plan, step) > plan->cost;
+	else if (step == plan->refused_step)
+		has_run = true;
+	else /* remote steps run first: if one was refused, those in memory did not run */
+		has_run = step < plan->refused_step && !plan->has_remote_steps;
+	return !has_run || denial_peek_cost(plan, step) > plan->cost;
 }
 
 /* Whether a shadow step has charged the enforced step's key. */
@@ -102,7 +99,7 @@ bool denial_needs_second_peek(const struct plan *plan)
 bool denial_needs_peek(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (denial_explain_includes(plan, &plan->steps[i]))
+		if (denial_needs_peek_at(plan, &plan->steps[i]))
 			return true;
 	return false;
 }
@@ -133,20 +130,25 @@ static void name_earlier_step(struct plan *plan, struct plan_step *step,
 	step->reason = decision->reason;
 }
 
-/* Records a refused step of a plan with several steps. */
+/*
+ * Records a refused step of a plan with several steps. The first refusal makes the plan a denial.
+ * Then the plan peeks at other steps, and the denial names one that is earlier in the order of the
+ * rules. The last peeks come after shadow steps have charged: they only find later retry times.
+ */
 void denial_record_among_others(struct plan *plan, struct plan_step *step,
                                 const struct weir_decision *step_decision,
                                 struct weir_decision *decision)
 {
-	bool is_first_refusal = plan->none_refused && plan->stage < PLAN_EXPLAIN;
+	bool is_denied_already = plan->stage >= PLAN_EXPLAIN || !plan->none_refused;
+	bool shadow_has_charged = plan->stage == PLAN_EXPLAIN_SHADOWED;
 
 	step->refused = true;
 	step->retry_after_ns = step_decision->retry_after_ns;
-	if (is_first_refusal) {
+	if (!is_denied_already) {
 		decision->retry_after_ns = step->retry_after_ns;
 		plan->none_refused = false;
 		plan->refused_step = step;
-	} else if (step < plan->refused_step && plan->stage != PLAN_EXPLAIN_SHADOWED) {
+	} else if (step < plan->refused_step && !shadow_has_charged) {
 		name_earlier_step(plan, step, step_decision, decision);
 	}
 }
@@ -177,9 +179,9 @@ void denial_decide(struct plan *plan, enum weir_reason reason, struct weir_decis
 
 /*
  * Returns the longest retry time of the refused steps: then none of them is refused any more. If
- * the first refusal decides, its rule may allow the request (RULES_ALLOW). So once the rules above
- * such a rule pass, it allows the request as long as it still refuses itself, and later rules do
- * not count.
+ * the first refusal decides, its rule may allow the request (RULES_ALLOW): then later rules do not
+ * count. Say rule A, which denies, could pass in 3 s, and rule B, which allows, in 5 s: in 3 s B is
+ * still refused, and now first, so it allows the request.
  */
 static uint64_t longest_retry_ns(const struct plan *plan)
 {
@@ -187,13 +189,14 @@ static uint64_t longest_retry_ns(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
+		bool refusal_allows = plan->first_refusal_decides && step->rule->answer == RULES_ALLOW;
 
 		if (step->shadow || !step->refused)
 			continue;
-		if (!plan->first_refusal_decides || step->rule->answer != RULES_ALLOW)
+		if (!refusal_allows)
 			longest_ns = u64_max(longest_ns, step->retry_after_ns);
 		else if (longest_ns > 0 && step->retry_after_ns > longest_ns)
-			break; /* this rule allows the request then */
+			break; /* all rules above pass by then, and this one is still refused */
 	}
 	return longest_ns;
 }

@@ -74,7 +74,7 @@ static inline void denial_record(struct plan *plan, struct plan_step *step,
 }
 
 /** Whether PLAN_EXPLAIN peeks at the step: it did not run, or ran without the earlier charges. */
-bool denial_explain_includes(const struct plan *plan, const struct plan_step *step);
+bool denial_needs_peek_at(const struct plan *plan, const struct plan_step *step);
 
 /** Whether the step is enforced and a shadow rule has charged its key. */
 bool denial_key_has_shadow_charge(const struct plan *plan, const struct plan_step *step);

@@ -8,14 +8,14 @@
 #include "engine/plan/stage.h"
 
 /*
- * Whether to peek before charging: if several enforced steps are all or nothing. If the order of
- * rules decides and all enforced steps are remote, their store runs them in that order without a
- * peek. It also peeks if a rule behind the steps answers without limits, or if its limit could
- * never grant the cost: then the steps only find out whether one of them is refused first.
+ * Whether to peek before charging. If the order of rules decides, the first refused step decides
+ * the request, and if no step is refused, a rule behind them may: one that answers without limits,
+ * or whose limit could never grant the cost.
  */
 static bool peeks_first(const struct plan *plan)
 {
 	size_t enforced = 0, remote = 0;
+	bool later_rule_decides = plan->answering_rule || plan->cost_exceeds_limit;
 
 	if (plan->steps_are_independent || !algo_op_requests(plan->op))
 		return false;
@@ -23,12 +23,11 @@ static bool peeks_first(const struct plan *plan)
 		enforced += !plan->steps[i].shadow;
 		remote += !plan->steps[i].shadow && plan->steps[i].remote;
 	}
-	if (plan->first_refusal_decides) {
-		bool steps_only_find_refusal = plan->answering_rule || plan->cost_exceeds_limit;
-
-		return steps_only_find_refusal || (enforced > 1 && remote < enforced);
-	}
-	return algo_op_consumes(plan->op) && enforced > 1;
+	if (!plan->first_refusal_decides)
+		return algo_op_consumes(plan->op) && enforced > 1;
+	if (later_rule_decides) /* so no step is charged: they only find out whether one is refused */
+		return true;
+	return enforced > 1 && remote < enforced; /* a store runs its own steps in the rules' order */
 }
 
 /*
@@ -65,6 +64,17 @@ static bool may_share_key(const struct plan *plan)
 }
 
 /*
+ * Whether charges alone tell that a key has too little for two steps: then the second is refused,
+ * and the first rolled back. Otherwise a peek must ask for the charges of earlier steps on its key,
+ * too: a plan that only peeks, or decides by the first refusal, must know before it charges, and a
+ * paced limit can't always be rolled back exactly.
+ */
+static bool can_roll_back(const struct plan *plan, bool has_paced)
+{
+	return plan_charges(plan) && !plan->first_refusal_decides && !has_paced;
+}
+
+/*
  * Sets in which of the passes each step runs: the step that was not peeked at, then the others,
  * then paced ones. Returns whether the plan peeks first.
  */
@@ -83,8 +93,7 @@ bool stage_order_steps(struct plan *plan)
 			last = step;
 		plan->has_shadow |= step->shadow;
 	}
-	/* Also with a paced limit, because the refund of a start is not always exact. */
-	if (!plan_charges(plan) || plan->first_refusal_decides || passes & STAGE_PASS(PASS_PACED))
+	if (!can_roll_back(plan, passes & STAGE_PASS(PASS_PACED)))
 		plan->peek_adds_earlier_charges =
 		    algo_op_requests(plan->op) && !plan->steps_are_independent && may_share_key(plan);
 	/* After the peeks at the other steps, the last one is charged first: if it refuses, no charge
@@ -95,6 +104,6 @@ bool stage_order_steps(struct plan *plan)
 		last->pass = PASS_WITHOUT_PEEK;
 		passes |= STAGE_PASS(PASS_WITHOUT_PEEK);
 	}
-	plan->execute_passes = passes & 7;
+	plan->execute_passes = passes & STAGE_PASSES;
 	return peeks;
 }

@@ -16,13 +16,23 @@
 #include "wait/waitlist.h"
 
 /*
- * permits->reserved[0] has the generation of each charge, from the lowest bits on: the number of the
- * limit's parameters when it was made. If servers share permits, reserved[1] has the server that
- * granted the permit.
+ * permits->reserved[0] has the generation of each charge, from the lowest bits on: the number of
+ * the limit's parameters when it was made. If servers share permits, reserved[1] has the server
+ * that granted the permit.
  */
 #define GENERATION_BITS 4
 
 _Static_assert(GENERATION_BITS *WEIR_PERMITS_MAX <= 64, "one word has all generations");
+
+static void set_generation(struct weir_permits *permits, size_t i, uint8_t generation)
+{
+	permits->reserved[0] |= (uint64_t)generation << GENERATION_BITS * i;
+}
+
+static uint8_t generation_of(const struct weir_permits *permits, size_t i)
+{
+	return permits->reserved[0] >> GENERATION_BITS * i & ((1 << GENERATION_BITS) - 1);
+}
 
 /*
  * Returns the name of a charge's key for the permit, with NULL data if the hash of the key is
@@ -66,6 +76,11 @@ size_t engine_list_charges(const struct plan *plan, struct engine_charge *charge
 	return n;
 }
 
+/*
+ * For a request in memory that was decided, and whose client left before it got the answer: by then
+ * the plan is gone, but not its charges (engine_list_charges). Their permit needs no redeeming,
+ * because the client never got it.
+ */
 void engine_refund_charge(const struct decision_context *context, const struct weir_engine *engine,
                           const struct engine_charge *charged)
 {
@@ -120,35 +135,42 @@ void engine_fill_permits(const struct plan *plan, struct weir_permits *permits,
 			names->key_names[permits->count] = charge_key_name(step, names->own_server);
 		if (names && !step->remote && algo_is_reported(&step->limit->algo))
 			permits->reserved[1] = names->own_server;
-		permits->reserved[0] |= (uint64_t)engine_generation(step) << GENERATION_BITS * permits->count;
+		set_generation(permits, permits->count, engine_generation(step));
 		permits->charges[permits->count++] = charge_of_step(step);
 	}
 }
 
-/* As engine_fill_permits, for the charges of a claimed permit that another server has in memory. */
+/*
+ * As engine_fill_permits, for the charges of a claimed permit that another server has in memory,
+ * for a message to that server. It identifies the permit by id and permit.keys, the XOR of all
+ * keys' hashes, which it makes of these charges: so the first one has the XOR as its key, and
+ * others 0.
+ */
 void engine_fill_claimed_permits(const struct plan *plan, struct weir_permits *permits,
                                  struct engine_names *names)
 {
 	*permits = (struct weir_permits){.id = plan->permit.id, .cost = plan->cost};
 	*names = (struct engine_names){0};
 	permits->reserved[1] = plan->granting_server;
-	permits->charges[0].key = plan->permit.keys; /* of all its charges */
+	permits->charges[0].key = plan->permit.keys;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		const struct plan_step *step = &plan->steps[i];
 		struct weir_charge *charge = &permits->charges[permits->count];
 
 		if (!step->granted_by_other_server || !step->charged)
 			continue;
-		permits->reserved[0] |= (uint64_t)step->generation << GENERATION_BITS * permits->count;
+		set_generation(permits, permits->count, step->generation);
 		names->key_names[permits->count++] = step->key_name;
 		charge->limit = step->limit->algo.identity;
 		charge->until_ns = step->charge_ends_ns;
 	}
 }
 
-/* The name of a charge's key, and the servers that granted the permit and that read it. */
+/* What a permit says about a charge besides its struct weir_charge, and the server that reads it.
+ */
 struct charge_origin {
-	struct slice name;
+	struct slice name; /* of the key */
+	uint8_t generation;
 	uint64_t granting_server, own_server; /* 0 if servers do not share permits */
 };
 
@@ -173,12 +195,13 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 	if (!limit || (remote && !name.data))
 		return false;
 	*step = (struct plan_step){.limit = limit,
-	                           .generation = step->generation,
+	                           .generation = origin->generation & 15,
 	                           .key_name = name,
 	                           .charge_ends_ns = charge->until_ns,
 	                           .charged = charge->until_ns != 0,
 	                           .remote = remote};
-	/* Another server's memory has another secret, and so other hashes. */
+	/* A hash in the permit is by the secret of the memory that counted: that of a remote store or
+	 * of another server is not this table's. */
 	step->key.hash = remote || is_in_shared_memory(step, origin)
 	                     ? store_hash(table->store, charge->limit, name.data, name.len)
 	                     : charge->key;
@@ -188,11 +211,9 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 
 /* Prepares the plan that refunds the charges of a permit: a step for each that it can refund. */
 int engine_prepare_permits(const struct weir_engine *engine, const struct weir_permits *permits,
-                           const struct engine_names *names, struct arena *arena,
-                           struct plan *plan)
+                           const struct engine_names *names, struct arena *arena, struct plan *plan)
 {
 	size_t count = permits->id == 0 ? 0 : permits->count;
-	uint64_t generations = permits->reserved[0];
 
 	engine_prepare_empty(&(struct algo_call){ALGO_REFUND_LAST, permits->cost}, plan);
 	plan->permit.id = permits->id;
@@ -203,9 +224,9 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 		return WEIR_ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		struct plan_step *step = &plan->steps[plan->step_count];
-		struct charge_origin origin = {.granting_server = permits->reserved[1]};
+		struct charge_origin origin = {.generation = generation_of(permits, i),
+		                               .granting_server = permits->reserved[1]};
 
-		step->generation = generations >> GENERATION_BITS * i & ((1 << GENERATION_BITS) - 1);
 		plan->permit.keys ^= permits->charges[i].key;
 		if (names) {
 			origin.name = names->key_names[i];
@@ -218,7 +239,7 @@ int engine_prepare_permits(const struct weir_engine *engine, const struct weir_p
 			plan->granting_server = origin.granting_server;
 			step->granted_by_other_server = origin.granting_server != origin.own_server;
 		}
-		plan->has_remote_steps |= step->remote | plan->needs_claim;
+		plan->has_remote_steps |= step->remote | plan->needs_claim; /* a store answers a claim */
 		plan->step_count++;
 	}
 	return WEIR_OK;
@@ -312,12 +333,13 @@ void permits_redeem_claimed(const struct decision_context *context, struct plan 
 }
 
 /*
- * Whether a partial refund removes the permit's id from the entries that stay. If the request has
- * several steps on one key, only the step that runs last does so, for the entries of all.
+ * Whether the refund of a concurrency limit's entries is the permit's last one on that key: entries
+ * beyond its cost stay in use, but lose the permit's id, so that no second refund finds them. If
+ * the request has several steps on one key, that is the step that runs last.
  */
 static bool removes_permit_id(const struct plan *plan, const struct plan_step *step)
 {
-	const struct plan_step *last = step;
+	const struct plan_step *last_on_key = step;
 
 	if (plan->op != ALGO_REFUND_LAST || !algo_holds_leases(&step->limit->algo))
 		return false;
@@ -325,9 +347,9 @@ static bool removes_permit_id(const struct plan *plan, const struct plan_step *s
 		const struct plan_step *other = &plan->steps[stage_index(plan, i)];
 
 		if (other->limit == step->limit && other->key.hash == step->key.hash)
-			last = other;
+			last_on_key = other;
 	}
-	return last == step;
+	return last_on_key == step;
 }
 
 /* Before a refund: drops charges that have ended by the clocks of all servers and stores. */
@@ -355,7 +377,9 @@ static bool refunds_cost(const struct plan *plan, const struct plan_step *step)
 
 /*
  * Completes the call that refunds a step by permit: its cost, which is 0 if the permit does not
- * cover it, the outcome for limits that judge requests by it, and the operation.
+ * cover it, the outcome for limits that judge requests by it, and the operation, which is
+ * ALGO_REFUND before. A charge in another server's memory is ended there (engine_settle); here only
+ * the outcome is counted.
  */
 void permits_fill_call(const struct plan *plan, const struct plan_step *step,
                        struct algo_call *call)
@@ -381,16 +405,25 @@ bool permits_spend_other_charges(const struct plan *plan)
 }
 
 /*
+ * Whether a refund of the step that was allowed is one of the permit. A remote store has allowed it
+ * by its mark, even a refund of cost 0 in a report that no limit judges. But where a limit judges,
+ * the charges at other limits are only marked as spent.
+ */
+static bool is_covered(const struct plan *plan, const struct plan_step *step)
+{
+	return refunds_cost(plan, step) || (step->remote && !permits_spend_other_charges(plan));
+}
+
+/*
  * Merges a step's decision into the plan's: allowed if the permit covered any charge, with the
- * numbers of the step that has the fewest units remaining.
+ * numbers of the step that has the fewest units remaining; of several the first in the order of the
+ * plan, whatever the order in which they ran.
  */
 void permits_merge_decision(struct plan *plan, struct plan_step *step,
                             const struct weir_decision *step_decision,
                             struct weir_decision *decision)
 {
-	bool is_covered =
-	    refunds_cost(plan, step) || (step->remote && !permits_spend_other_charges(plan));
-	bool allowed = decision->allowed || (step_decision->allowed && is_covered);
+	bool allowed = decision->allowed || (step_decision->allowed && is_covered(plan, step));
 	uint32_t i = (uint32_t)(step - plan->steps);
 
 	if (plan->tightest == PLAN_NO_STEP || step_decision->remaining < decision->remaining ||

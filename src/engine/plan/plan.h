@@ -191,7 +191,7 @@ struct decision_context {
 	 * Called with each step of a limit that has phases (a breaker's closed, open, half-open), for
 	 * events and metrics: `outcome` has the phase changes. Or NULL.
 	 */
-	void (*phase_changed)(void *context, const struct plan_step *step,
+	void (*breaker_ran)(void *context, const struct plan_step *step,
 	                      const struct algo_decision *outcome);
 	/* Called with the notification of a step for its limit's quorum group. Or NULL. */
 	void (*notify)(void *context, const struct plan_step *step,

@@ -30,7 +30,7 @@ static inline void stage_set_rule(const struct plan_step *step, struct weir_deci
  * Whether the plan is the first that waits for the key. It must not wake that key's queue: if two
  * rules charge the key, it would wake itself again and again.
  */
-static inline bool stage_is_first_of(const struct plan *plan, uint64_t hash)
+static inline bool stage_is_first_waiter(const struct plan *plan, uint64_t hash)
 {
 	return plan->queue_position >= WAIT_FIRST && plan->awaited_key_hash == hash;
 }
@@ -59,7 +59,7 @@ static inline const struct rules_rule *stage_ending_rule(const struct plan *plan
 }
 
 /** With `first_refusal_decides`: whether a rule above the step has decided. */
-static inline bool stage_is_below(const struct plan *plan, const struct plan_step *step)
+static inline bool stage_is_below_decision(const struct plan *plan, const struct plan_step *step)
 {
 	return plan->first_refusal_decides && plan->refused_step && step > plan->refused_step;
 }
@@ -72,7 +72,8 @@ enum {
 };
 
 #define STAGE_PASS(pass) (1u << (pass))
-#define STAGE_ANY_PASS   (~0u) /* the one pass of other stages */
+#define STAGE_PASSES     (STAGE_PASS(PASS_PACED + 1) - 1) /* all of PLAN_EXECUTE */
+#define STAGE_ANY_PASS   (~0u)                            /* the one pass of other stages */
 
 /**
  * In order_steps.c. Sets the pass of each step. Returns whether to peek before any step is charged.

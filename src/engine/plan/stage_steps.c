@@ -10,6 +10,25 @@
 #include "engine/plan/stage.h"
 #include "wait/waitlist.h"
 
+/*
+ * Changes the call of a plan whose steps are independent, as in Koala, or whose peeks ask for
+ * earlier charges on the same key, too.
+ */
+static void adjust_call(const struct plan *plan, const struct plan_step *step,
+                        struct algo_call *call)
+{
+	if (plan->feedback) /* takes back as many units as the rule sets */
+		call->cost = step->rule->feedback[plan->feedback - 1];
+	/* An acquire of cost 0 only asks, so it is made as a peek, which can ask for more. */
+	if (plan->peek_adds_earlier_charges && (call->op == ALGO_PEEK || call->cost == 0)) {
+		call->op = ALGO_PEEK;
+		denial_set_peek_cost(plan, step, call);
+	}
+	/* An independent log is never full: a new use replaces its oldest ones. */
+	if (plan->steps_are_independent && step->limit->algo.record == ALGO_RECORD_LOG)
+		call->op = algo_op_replacing(call->op);
+}
+
 /* Makes the operation that the present stage performs on the step's key. */
 static inline struct algo_call make_call(const struct plan *plan, const struct plan_step *step)
 {
@@ -25,16 +44,8 @@ static inline struct algo_call make_call(const struct plan *plan, const struct p
 	call.op = plan->stage == PLAN_EXECUTE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
 	call.max_wait_ns = plan->max_wait_ns;
 	call.priority = step->priority;
-	if (__builtin_expect(plan->steps_are_independent | plan->peek_adds_earlier_charges, 0)) {
-		if (plan->feedback) /* Koala's: takes back as many units as the rule sets */
-			call.cost = step->rule->feedback[plan->feedback - 1];
-		if (plan->peek_adds_earlier_charges && (call.op == ALGO_PEEK || call.cost == 0)) {
-			call.op = ALGO_PEEK;
-			denial_set_peek_cost(plan, step, &call);
-		}
-		if (plan->steps_are_independent && step->limit->algo.record == ALGO_RECORD_LOG)
-			call.op = algo_op_replacing(call.op);
-	}
+	if (__builtin_expect(plan->steps_are_independent | plan->peek_adds_earlier_charges, 0))
+		adjust_call(plan, step, &call);
 	/* No limit may get a cost above its quota: peeks without a cost instead. */
 	if (plan->stage == PLAN_SHADOW && !limit_cost_fits(step->limit, call.op, call.cost))
 		call = (struct algo_call){.op = ALGO_PEEK};
@@ -60,7 +71,7 @@ static bool wake_waiters_and_check_records(const struct decision_context *contex
 {
 	bool refunds = stage_refunds(plan->stage);
 
-	if ((refunds || !algo_op_requests(plan->op)) && !stage_is_first_of(plan, step->key.hash))
+	if ((refunds || !algo_op_requests(plan->op)) && !stage_is_first_waiter(plan, step->key.hash))
 		waitlist_wake(&context->table->waiting, step->key.hash);
 	if (stage_explains(plan))
 		return !decision->allowed && !step->refused;
@@ -95,12 +106,16 @@ __attribute__((flatten)) static void run_in_memory(const struct decision_context
 	record_in_step(context, plan, step, until_ns, decision);
 }
 
-/* Whether the plan's stage runs the step. */
+/*
+ * Whether the plan's stage runs the step. The first two stages are of a plan for whose keys other
+ * requests wait: it is the first waiter of some keys, and waits for one, `refused_step`. The order
+ * in time: these, PEEK, EXECUTE, and if denied EXPLAIN, SHADOW, EXPLAIN_SHADOWED.
+ */
 static inline bool is_in_stage(const struct plan *plan, const struct plan_step *step)
 {
 	switch ((enum plan_stage)plan->stage) {
-	case PLAN_PEEK_WHERE_FIRST:
-		return !step->shadow && (stage_is_first_of(plan, step->key.hash) ||
+	case PLAN_PEEK_WHERE_FIRST: /* and, where the first refusal decides, the rules above it */
+		return !step->shadow && (stage_is_first_waiter(plan, step->key.hash) ||
 		                         (plan->first_refusal_decides && step < plan->refused_step));
 	case PLAN_PEEK_AWAITED:
 		return step == plan->refused_step;
@@ -110,14 +125,14 @@ static inline bool is_in_stage(const struct plan *plan, const struct plan_step *
 	case PLAN_EXECUTE:
 		return !step->shadow;
 	case PLAN_EXPLAIN:
-		return denial_explain_includes(plan, step);
+		return denial_needs_peek_at(plan, step);
 	case PLAN_EXPLAIN_SHADOWED:
 		return denial_key_has_shadow_charge(plan, step);
 	case PLAN_SHADOW:
-		return step->shadow && !stage_is_below(plan, step);
+		return step->shadow && !stage_is_below_decision(plan, step);
 	case PLAN_REFUND_SHADOW:
 		return step->charged && step->shadow;
-	default:
+	default: /* the other refunds */
 		return step->charged;
 	}
 }
@@ -180,6 +195,7 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 		break;
 	case PLAN_EXPLAIN:
 	case PLAN_EXPLAIN_SHADOWED:
+		/* Such a step has a decision already; this peek was only for its retry_after_ns. */
 		if (step->refused || plan->stage == PLAN_EXPLAIN_SHADOWED)
 			return step_decision->allowed;
 		break;
@@ -197,7 +213,7 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 	case PLAN_PEEK_AWAITED:
 		*decision = *step_decision;
 		break;
-	default:
+	default: /* PLAN_ROLL_BACK, PLAN_REFUND_SHADOW, PLAN_REFUND_ALL */
 		step->charged = false;
 		return true;
 	}

@@ -15,7 +15,10 @@ static bool has_adhoc_limit(const struct plan *plan)
 	return plan->steps == &plan->direct_step && limit_is_adhoc(plan->direct_step.limit);
 }
 
-/* The copy of such a limit, and its local limit for the time when its store is unavailable. */
+/*
+ * The copy of such a limit, and memory for its local limit, which is made only if the store fails
+ * (store_failure.c).
+ */
 struct adhoc_limits {
 	struct weir_limit limit, local;
 };
@@ -36,7 +39,7 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
                     void *memory)
 {
 	size_t copied_steps = from->steps == &from->direct_step ? 0 : from->step_count;
-	char *names = (char *)((struct plan_step *)memory + copied_steps);
+	char *names = (char *)((struct plan_step *)memory + copied_steps); /* or behind the limits */
 
 	*to = *from;
 	if (has_adhoc_limit(from)) {
@@ -49,12 +52,13 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	}
 	to->steps = copied_steps > 0 ? memory : &to->direct_step;
 	to->refused_step = from->refused_step ? to->steps + (from->refused_step - from->steps) : NULL;
-	to->step_decisions = NULL;
+	to->step_decisions = NULL; /* the caller's memory ends before the plan does */
 	for (size_t i = 0; i < to->step_count; i++) {
 		struct plan_step *step = &to->steps[i];
 
 		if (copied_steps > 0)
 			*step = from->steps[i];
+		/* Without the cell that was found, since the table changes while the plan waits. */
 		step->key = store_key(table->store, &step->limit->algo, step->key.hash);
 		if (step->key_name.len > 0)
 			memcpy(names, step->key_name.data, step->key_name.len);

@@ -74,6 +74,7 @@ static void apply_result_of(const struct decision_context *context, struct plan 
 		return;
 	}
 	limit_fill_decision(step->limit, operation->step.limit, &operation->outcome, &step_decision);
+	/* A refund is none if the mark has withheld it, or the charge has ended. */
 	step_decision.allowed &= !operation->withheld && !has_ended(plan, submitted);
 	stage_record(context, plan, step, operation->until_ns, &step_decision, decision);
 }
@@ -112,10 +113,17 @@ static void collect_claim(const struct decision_context *context, struct plan *p
 }
 
 /*
- * Applies the results of the stores. A step that its store withheld has no charge, because another
- * step was refused; if no step was refused, the store failed. A step withheld by a mark was
- * refunded before.
+ * Whether the step of an operation has no charge and no result, because its store withheld it when
+ * another of the list was refused. If a mark withheld a refund, it was done before: that is a
+ * result.
  */
+static bool has_no_result(const struct plan *plan, const struct submitted *submitted)
+{
+	return submitted->operation.withheld && !submitted->is_claim &&
+	       !is_marked_at_store(plan, submitted->step);
+}
+
+/* Applies the results of the stores. If a step was withheld and none refused, its store failed. */
 static void collect_results(const struct decision_context *context, struct plan *plan,
                             struct weir_decision *decision)
 {
@@ -127,13 +135,13 @@ static void collect_results(const struct decision_context *context, struct plan 
 			collect_claim(context, plan, &results[i].operation);
 			continue;
 		}
+		/* The store may not know whether it would have granted a step that it withheld. */
 		results[i].step->store_answered = !results[i].operation.is_undecided;
-		if (!results[i].operation.withheld || is_marked_at_store(plan, results[i].step))
+		if (!has_no_result(plan, &results[i]))
 			apply_result_of(context, plan, &results[i], decision);
 	}
-	for (size_t i = 0; i < n && plan->none_refused; i++)
-		if (results[i].operation.withheld && !results[i].is_claim &&
-		    !is_marked_at_store(plan, results[i].step))
+	for (size_t i = 0; i < n && plan->none_refused; i++) /* a failure may refuse the plan */
+		if (has_no_result(plan, &results[i]))
 			handle_failure(context, plan, results[i].step, WEIR_ESTORE, decision);
 }
 
@@ -191,7 +199,7 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 {
 	bool all_or_none =
 	    plan->stage == PLAN_EXECUTE && algo_op_consumes(plan->op) && !plan->steps_are_independent;
-	bool has_memory = submit_open(context, plan);
+	bool has_memory = submit_open(context, plan), must_wait;
 	uint32_t n = plan->step_count;
 
 	plan->submitted = true;
@@ -213,7 +221,8 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 		else
 			handle_failure(context, plan, step, WEIR_ENOMEM, decision);
 	}
-	return !has_memory || !submit_all(context, plan, decision);
+	must_wait = has_memory && submit_all(context, plan, decision);
+	return !must_wait;
 }
 
 /* Returns false as long as the store has not completed the steps: it is called again then. */

@@ -1,6 +1,6 @@
 /*
- * store_failure.c: decides steps whose remote store has failed, by the policy `on_store_failure`. It
- * allows or denies them, or lets the limit's *local limit* decide: that counts in this server's
+ * store_failure.c: decides steps whose remote store has failed, by the policy `on_store_failure`.
+ * It allows or denies them, or lets the limit's *local limit* decide: that counts in this server's
  * memory and has a share of the quota.
  */
 #include "engine/remote/store_failure.h"
@@ -56,18 +56,23 @@ enum rules_failure failure_policy(const struct decision_context *context, const 
 	           : RULES_CLOSED;
 }
 
+static struct store_key key_of_limit(const struct weir_table *table, const struct weir_limit *limit,
+                                     struct slice name)
+{
+	uint64_t hash = store_hash(table->store, limit->algo.identity, name.data, name.len);
+
+	if (engine_remote_store(table, limit))
+		return (struct store_key){.hash = hash};
+	return store_key(table->store, &limit->algo, hash);
+}
+
 /* Makes the step one of another limit: of the local limit, or back of the limit at the store. */
 void failure_move_step(const struct weir_table *table, struct plan_step *step,
                        const struct weir_limit *limit)
 {
-	struct store *store = table->store;
-	uint64_t hash =
-	    store_hash(store, limit->algo.identity, step->key_name.data, step->key_name.len);
-
 	step->limit = limit;
 	step->remote = engine_remote_store(table, limit) != NULL;
-	step->key =
-	    step->remote ? (struct store_key){.hash = hash} : store_key(store, &limit->algo, hash);
+	step->key = key_of_limit(table, limit, step->key_name);
 }
 
 /* Allows or denies a step without its store, and without a charge. */
@@ -76,10 +81,10 @@ void failure_decide(const struct plan_step *step, bool allowed, struct weir_deci
 	const struct algo_limit *algo = algo_current(&step->limit->algo);
 	struct algo_decision outcome;
 
-	algo_decision_table_full(algo, &outcome);
+	algo_decision_table_full(algo, &outcome); /* for its times: it knows no state of the key, too */
 	if (allowed) {
 		algo_decision_allow(&outcome);
-		outcome.reset_after_ns = 0;
+		outcome.reset_after_ns = 0; /* nothing was charged */
 	}
 	outcome.reason = allowed ? WEIR_REASON_STORE_OPEN : WEIR_REASON_STORE_FAILURE;
 	limit_fill_decision(step->limit, algo, &outcome, decision);
@@ -93,17 +98,14 @@ static bool was_decided_by_policy(const struct plan_step *step)
 }
 
 /*
- * Marks the decision as degraded if a policy decided it, and sets the reasons of such steps.
- * An allowed request is degraded if any of its steps is. WEIR_REASON_STORE_OPEN takes precedence
- * over WEIR_REASON_STORE_LOCAL, because it counts nothing. A denied request is degraded only if the
- * step that denies it is.
+ * Sets the reasons of the stage's steps that a policy decided. Returns the reason for the plan if
+ * it is allowed, or WEIR_REASON_OK if no policy decided an enforced step. WEIR_REASON_STORE_OPEN
+ * takes precedence over WEIR_REASON_STORE_LOCAL, because it counts nothing.
  */
-void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
+static enum weir_reason set_reasons_of_policy(struct plan *plan)
 {
 	enum weir_reason reason = WEIR_REASON_OK;
 
-	if (stage_refunds(plan->stage) || !algo_op_requests(plan->op))
-		return;
 	for (size_t i = 0; i < plan->step_count; i++) {
 		struct plan_step *step = &plan->steps[i];
 
@@ -114,7 +116,21 @@ void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
 		if (!step->shadow && reason != WEIR_REASON_STORE_OPEN)
 			reason = step->reason;
 	}
-	if (plan->stage == PLAN_SHADOW)
+	return reason;
+}
+
+/*
+ * Marks the decision as degraded if a policy decided it. An allowed request is degraded if any of
+ * its steps is. A denied request is degraded only if the step that denies it is.
+ */
+void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
+{
+	enum weir_reason reason;
+
+	if (stage_refunds(plan->stage) || !algo_op_requests(plan->op)) /* nothing is decided */
+		return;
+	reason = set_reasons_of_policy(plan);
+	if (plan->stage == PLAN_SHADOW) /* shadow steps do not decide */
 		return;
 	if (plan->refused_step) {
 		decision->degraded = was_decided_by_policy(plan->refused_step);
@@ -124,23 +140,27 @@ void failure_mark_degraded(struct plan *plan, struct weir_decision *decision)
 	}
 }
 
+/*
+ * When a step resets a key at its store: resets the key's count at the local limit, too, by which
+ * an outage may have been decided before, or will be.
+ */
 void failure_reset_local(const struct decision_context *context, const struct plan_step *step)
 {
 	const struct weir_limit *local = find_or_make_local(context, step);
-	struct plan_step moved = *step;
 	struct weir_decision ignored;
+	struct store_key key;
 
 	if (!local)
 		return;
-	failure_move_step(context->table, &moved, local);
+	key = key_of_limit(context->table, local, step->key_name);
 	engine_apply_slow(local,
 	                  &(struct store_step){.store = context->table->store,
 	                                       .limit = &local->algo,
-	                                       .key = moved.key,
+	                                       .key = key,
 	                                       .call = {.op = ALGO_RESET},
 	                                       .at = context->at},
 	                  &ignored);
-	waitlist_wake(&context->table->waiting, moved.key.hash);
+	waitlist_wake(&context->table->waiting, key.hash);
 }
 
 /* Before a plan tries again: its steps go to their stores again, which may have recovered. */

@@ -15,7 +15,7 @@
 
 #define MARK_NAME_SIZE  (64 + sizeof ":spent:" + 16) /* of a limit, and the permit */
 #define MARK_LIFE_MAX_S (UINT64_C(365) * 24 * 3600)
-#define SPARES_MAX 2048
+#define SPARES_MAX      2048
 
 /*
  * Marks a charge of a permit as spent. The mark is a token bucket of one token, with a key of its
@@ -128,7 +128,10 @@ static struct submitted *last_of_list(struct submission *submission, const struc
 /*
  * Appends an operation for the step to the list whose last operation is `before`, or begins a list
  * if that is NULL. `all_or_none`: the store charges nothing of a list of which an operation is
- * denied.
+ * denied. A single operation needs no such flag: it gets the flag when another follows.
+ *
+ * A store client may answer a peek that explains a denial from its cache of denials, but not once
+ * shadow steps have charged the key.
  */
 static struct submitted *append_operation(const struct decision_context *context, struct plan *plan,
                                           struct plan_step *step, const struct algo_call *call,
@@ -180,31 +183,43 @@ static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
+ * How long a state of the limit lives at most. farthest_ns adds what clocks may differ by, except
+ * in a limit of the calendar, which has a cache of its window.
+ */
+static uint64_t longest_state_ns(const struct algo_limit *limit)
+{
+	return limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
+}
+
+/*
  * Makes the mark of a charge. Returns false if the limit is impossible. The mark lives until the
  * charge ends, and longer by the difference that clocks may have (PERMITS_CLOCKS_NS), or by the
- * limit's longest state if that is less.
+ * limit's longest state if that is less. So each mark has another period, which its value must say,
+ * as that of an ad-hoc limit.
  */
 static bool open_mark(const struct decision_context *context, const struct plan_step *step,
                       uint64_t id, struct mark *mark)
 {
 	const struct algo_limit *limit = algo_current(&step->limit->algo);
 	uint64_t now_ns = algo_time_at(limit, context->at).now_ns;
-	uint64_t longest_ns = limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
 	uint64_t life_ns =
-	    sat_sub(step->charge_ends_ns, now_ns) + u64_min(longest_ns, PERMITS_CLOCKS_NS);
+	    sat_sub(step->charge_ends_ns, now_ns) + u64_min(longest_state_ns(limit), PERMITS_CLOCKS_NS);
 	struct weir_limit_options options = {
 	    .rate = {1, u64_min(life_ns / NS_PER_S + 1, MARK_LIFE_MAX_S), WEIR_UNIT_SECOND}};
 
 	if (algo_limit_init(&mark->limit, &options, NULL) != WEIR_OK)
 		return false;
-	mark->limit.is_adhoc = true; /* its value does not say its period: each call has another */
+	mark->limit.is_adhoc = true;
 	mark->limit.identity = limit->identity ^ id;
 	snprintf(mark->name, sizeof mark->name, "%s:spent:%016llx", step->limit->name,
 	         (unsigned long long)id);
 	return true;
 }
 
-/* Submits the mark of a charge, then its refund, which the store performs only if the mark passes.
+/*
+ * Submits the mark of a charge, then its refund, which the store performs only if the mark passes.
+ * A refund of cost 0 only asks whether the charge is spent, unless a report spends it. A refund
+ * whose mark can't be made is left out: without a mark it could be done twice.
  */
 void submit_refund_by_permit(const struct decision_context *context, struct plan *plan,
                              struct plan_step *step, const struct algo_call *call)

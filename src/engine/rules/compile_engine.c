@@ -19,10 +19,13 @@
 #include "base/text/store_url.h"
 #include "store/caller.h"
 
-/* Assigns the number of its parameters to a limit in memory, and opens a remote limit's local one.
+/*
+ * Makes a limit ready to count in this table's memory: the limit itself, or if it is remote, a
+ * local limit, which it opens. Such a limit gets a generation, a number that changes with its
+ * parameters.
  */
-static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit,
-                            const struct rules_limit *from, struct weir_error *error)
+static int prepare_in_memory(struct weir_engine *engine, struct weir_limit *limit,
+                             const struct rules_limit *from, struct weir_error *error)
 {
 	struct weir_limit *local = &engine->locals[engine->local_count];
 	uint64_t nodes = engine->table->nodes ? engine->table->nodes : engine->config->nodes;
@@ -35,10 +38,11 @@ static int open_local_limit(struct weir_engine *engine, struct weir_limit *limit
 	}
 	status = limit_init_local(local, limit, &from->options, nodes, engine->table->store, &inner);
 	if (status != WEIR_OK)
-		return error_set(error, status,
-		                 "expected a limit that %llu servers can divide while Redis is unavailable, "
-		                 "found one that they can't: %s",
-		                 (unsigned long long)nodes, inner.message);
+		return error_set(
+		    error, status,
+		    "expected a limit that %llu servers can divide while Redis is unavailable, "
+		    "found one that they can't: %s",
+		    (unsigned long long)nodes, inner.message);
 	engine->local_count++;
 	store_assign_generation(engine->table->store, &local->algo);
 	limit->local = local;
@@ -56,7 +60,7 @@ static int open_limit(struct weir_engine *engine, struct weir_limit *limit, stru
 		limit->store = store;
 		limit->on_store_failure = from->on_store_failure;
 		limit->algo.chunk = (uint64_t)((u128)limit->algo.quota * from->chunk_percent / 100);
-		status = open_local_limit(engine, limit, from, error);
+		status = prepare_in_memory(engine, limit, from, error);
 	}
 	if (status != WEIR_OK && error) {
 		error->line = from->line;
@@ -140,7 +144,11 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 	return has_memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 
-/* Finds the attributes of which a rule's key is made. Returns false if there is no memory. */
+/*
+ * Finds the attributes of which a rule's key is made. A header, cookie or query parameter of a
+ * visitor may be a password or a session, so listings must not show a key made of it. Returns false
+ * if there is no memory.
+ */
 static bool compile_key(struct weir_engine *engine, size_t number)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
@@ -191,7 +199,10 @@ static int compile_rules(struct weir_engine *engine, struct weir_error *error)
 	return WEIR_OK;
 }
 
-/* Reserves space for the keys of all limits in memory: last, since reserved tables stay. */
+/*
+ * Reserves space for the keys of all limits in memory. This is the last step of opening, because
+ * reserved tables stay even if opening fails.
+ */
 static int reserve_limits(struct weir_engine *engine, struct weir_error *error)
 {
 	size_t count = engine->limit_count + engine->local_count, n = 0;
@@ -252,8 +263,8 @@ static bool is_url_of(const struct store_caller *caller, const char *url)
 }
 
 /*
- * Finds the store that a limit of the library names: the table's memory, or NULL for the table's
- * usual store. A table has no other.
+ * Finds the store that a limit names if a program opens the engine by the library: the table's
+ * memory, or NULL for the table's usual store. A table has no other.
  */
 static int find_limit_store(const struct weir_table *table, const struct rules_limit *limit,
                             struct store **out, struct weir_error *error)

@@ -91,7 +91,7 @@ static size_t record_viewed_phase(struct decider *decider, const struct plan_ste
 	enum breaker_phase recorded;
 	bool ended_by_time;
 
-	context.phase_changed = NULL; /* or engine_view would call decisions_count_phase again */
+	context.breaker_ran = NULL; /* or engine_view would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
 	engine_view(&context, step->limit, key->hash, &decision);
 	key->phase = decision.phase;

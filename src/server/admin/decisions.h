@@ -10,7 +10,7 @@
 /** Counts a decision under the limit at `index` in limit_counters. */
 void decisions_count(struct decider *decider, size_t index, bool shadow, bool allowed,
                      enum weir_reason reason);
-/** The callbacks `observe`, `phase_changed` and `failed` of a decision context. */
+/** The callbacks `observe`, `breaker_ran` and `failed` of a decision context. */
 void decisions_count_step(void *context, const struct plan_step *step);
 void decisions_count_phase(void *context, const struct plan_step *step,
                            const struct algo_decision *decision);

@@ -138,7 +138,7 @@ static void open_parts(struct worker *worker, struct server_config *config)
 	                                        .store_clients = worker->store_clients.by_store,
 	                                        .spares = &worker->spares,
 	                                        .observe = decisions_count_step,
-	                                        .phase_changed = decisions_count_phase,
+	                                        .breaker_ran = decisions_count_phase,
 	                                        .store_failed = decisions_count_failure,
 	                                        .notify = quorum_groups_notify,
 	                                        .permit_claimed = reports_forward,
