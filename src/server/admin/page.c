@@ -44,7 +44,7 @@ static bool collect_store_metrics(struct decider *decider, struct metrics_now *n
 	return true;
 }
 
-/* Counts the keys in each phase, for limits that have phases. Returns false if memory is short. */
+/* Counts the keys of breakers in each phase (open, …). Returns false if memory is short. */
 static bool count_keys_in_phases(struct decider *decider, struct metrics_now *now)
 {
 	const struct weir_engine *engine = decider->config->engine;
@@ -71,8 +71,9 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 {
 	struct worker_shared *shared = decider->shared;
 	struct metrics_now now = {
-	    .connections = atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed) +
-	                   atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed),
+	    .connections =
+	        atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed) +
+	        atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed),
 	    .connections_reserved =
 	        atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed),
 	    .connections_max = atomic_load_explicit(&shared->conn_limit.max, memory_order_relaxed),
@@ -133,6 +134,14 @@ static int render_page(struct decider *decider, enum request_kind kind)
 	return status;
 }
 
+/* A page of Koala has a line for each rule, and a request may name a rule to get its line alone. */
+static bool asks_for_one_rule(const struct work *work)
+{
+	bool is_page_of_koala = work->kind == REQUEST_POLICY || work->kind == REQUEST_COUNTERS;
+
+	return is_page_of_koala && work->full_request->name.len > 0;
+}
+
 /* Answers with the page, or with the part of it that the request asks for. */
 void page_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
@@ -140,17 +149,14 @@ void page_finish(struct decider *decider, struct work *work, struct reply *reply
 	const struct buffer *text = &decider->pages.by_kind[kind].text;
 	int status = render_page(decider, kind);
 	struct slice body = {text->data, text->len};
-	bool one_rule;
 
-	if (status == WEIR_OK && kind == REQUEST_TOP)
+	if (status == WEIR_OK && kind == REQUEST_TOP) {
 		body = top_first(body, &decider->pages.top_ends, work->full_request->top_count,
 		                 &decider->arena);
-	one_rule = kind >= REQUEST_POLICY && work->full_request->name.len > 0; /* of Koala's pages */
-	if (status == WEIR_OK && one_rule) {
+		status = body.data ? WEIR_OK : WEIR_ENOMEM;
+	} else if (status == WEIR_OK && asks_for_one_rule(work)) {
 		body = koala_find_line(decider, body, work->full_request->name);
 		status = body.data ? WEIR_OK : WEIR_ENOTFOUND;
-	} else if (!body.data) {
-		status = WEIR_ENOMEM;
 	}
 	if (status == WEIR_ENOTFOUND)
 		work_fail_name(decider, work, status, "the name of a rule", work->full_request->name);
