@@ -90,8 +90,7 @@ static int index_of_letter(const struct command *command, int letter)
 	return (int)i;
 }
 
-/* Returns the index of the next flag, or a negative number at the end. Exits on errors and --help.
- */
+/* Returns the index of the next flag, negative at the end. Exits on errors and --help. */
 int arguments_next(struct arguments *arguments)
 {
 	int option =

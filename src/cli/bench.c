@@ -189,7 +189,7 @@ static int resolve_run(struct flag_values *flag_values, struct weir_error *error
 
 	if (load->requests > 0 && load->duration_ns > 0)
 		return error_set(error, WEIR_EINVAL, "expected --requests or --duration, found both");
-	if (load->duration_ns == 0)
+	if (load->duration_ns == 0) /* has no effect with --requests */
 		load->duration_ns = 10 * NS_PER_S;
 	if (load->warmup_ns == UINT64_MAX)
 		load->warmup_ns = load->requests > 0 ? 0 : NS_PER_S;
@@ -248,7 +248,10 @@ static int resolve_protocol(struct flag_values *flag_values, struct weir_error *
 	return net_address_parse(slice_of(flag_values->server), &flag_values->load.server, error);
 }
 
-/* Makes the HTTP header lines with host and login, or the RESP command that logs in. */
+/*
+ * Makes the HTTP header lines with host and login, or the RESP command that logs in. The login's
+ * header depends on the path: /auth has one of its own.
+ */
 static bool add_header_and_login(struct flag_values *flag_values, bool http, const char *path,
                                  struct buffer *fields)
 {
@@ -256,11 +259,12 @@ static bool add_header_and_login(struct flag_values *flag_values, bool http, con
 	const char *host =
 	    net_address_is_unix(&flag_values->load.server) ? "localhost" : flag_values->server;
 
-	buffer_printf(fields, "Host: %s\r\n", host);
-	if (http)
+	if (http) {
+		buffer_printf(fields, "Host: %s\r\n", host);
 		credentials_add_field(&flag_values->login, path, fields);
-	else
+	} else {
 		credentials_add_auth(&flag_values->login, &flag_values->login_command);
+	}
 	buffer_add(fields, "", 1);
 	flag_values->load.login =
 	    (struct slice){flag_values->login_command.data, flag_values->login_command.len};

@@ -114,7 +114,7 @@ static void print_counts(FILE *to, const struct load_counts *counts)
 }
 
 bool bench_report_text(FILE *to, const struct load_options *options, const char *protocol,
-                       const char *keys, const struct load_result *result)
+                       const char *distribution, const struct load_result *result)
 {
 	const struct load_counts *counts = &result->counts;
 	uint64_t n = count_answers(counts);
@@ -123,7 +123,7 @@ bool bench_report_text(FILE *to, const struct load_options *options, const char 
 	net_address_format(&options->server, server);
 	fprintf(to, "%s, %s: %zu connections, pipeline %zu, threads %zu, %" PRIu64 " keys (%s)\n",
 	        server, protocol, options->connections, options->pipeline, options->threads,
-	        options->keys.count, keys);
+	        options->keys.count, distribution);
 	print_loop_kind(to, options);
 	fprintf(to, "%-10s %" PRIu64 " answered in %.2f s: %.0f a second%s\n", "requests", n,
 	        (double)result->elapsed_ns / NS_PER_S, per_second(result),
@@ -166,7 +166,7 @@ static void add_slower(struct buffer *out, const struct histogram *latency)
 }
 
 static void add_options(struct buffer *out, const struct load_options *options,
-                        const char *protocol, const char *keys)
+                        const char *protocol, const char *distribution)
 {
 	char server[NET_ADDRESS_TEXT_MAX];
 
@@ -177,7 +177,7 @@ static void add_options(struct buffer *out, const struct load_options *options,
 	              ",\"distribution\":\"%s\",",
 	              server, protocol, options->rate > 0 ? "open" : "closed", options->rate,
 	              options->connections, options->pipeline, options->threads, options->keys.count,
-	              keys);
+	              distribution);
 }
 
 static void add_counts(struct buffer *out, const struct load_counts *counts)
@@ -189,14 +189,14 @@ static void add_counts(struct buffer *out, const struct load_counts *counts)
 }
 
 bool bench_report_json(FILE *to, const struct load_options *options, const char *protocol,
-                       const char *keys, const struct load_result *result)
+                       const char *distribution, const struct load_result *result)
 {
 	uint64_t n = count_answers(&result->counts);
 	struct buffer out = {0};
 	bool written;
 
 	buffer_add_text(&out, "{");
-	add_options(&out, options, protocol, keys);
+	add_options(&out, options, protocol, distribution);
 	add_counts(&out, &result->counts);
 	buffer_printf(&out, "\"seconds\":%.6f,\"per_second\":%.1f,",
 	              (double)result->elapsed_ns / NS_PER_S, per_second(result));

@@ -6,9 +6,9 @@
 
 #include "load/load.h"
 
-/** Prints the result. `keys` is the value of --distribution. Returns false if writing fails. */
+/** Prints the result. Returns false if writing fails. */
 typedef bool bench_report(FILE *to, const struct load_options *options, const char *protocol,
-                          const char *keys, const struct load_result *result);
+                          const char *distribution, const struct load_result *result);
 
 bench_report bench_report_text;
 bench_report bench_report_json; /* one object on one line */

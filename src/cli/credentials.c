@@ -55,7 +55,7 @@ static const char *environment_text(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* Reads the secret of --user, or a token without a user. Without either there is no login. */
+/* Reads the password or token of --user, or a token alone. Without either there is no login. */
 static int read_environment(struct credentials *credentials, struct weir_error *error)
 {
 	const char *password = environment_text("WEIR_PASSWORD"),
@@ -125,8 +125,9 @@ static bool is_auth_endpoint(const char *path)
 }
 
 /*
- * Appends the header line Authorization. Sends a token like a password, because Base64 can encode
- * any bytes.
+ * Appends the header line Authorization, or Weir-Authorization for /auth. Sends a token like a
+ * password, because Base64 can encode any bytes. Reserves the memory first, as
+ * credentials_add_auth.
  */
 void credentials_add_field(const struct credentials *credentials, const char *path,
                            struct buffer *out)
@@ -145,7 +146,7 @@ void credentials_add_field(const struct credentials *credentials, const char *pa
 	buffer_reserve(out, BASE64_LEN(len) + SYNTAX_MAX);
 	buffer_add_text(out, is_auth_endpoint(path) ? "Weir-Authorization: Basic "
 	                                            : "Authorization: Basic ");
-	to = user_and_secret.failed ? NULL : buffer_reserve(out, BASE64_LEN(len) + 3);
+	to = user_and_secret.failed ? NULL : buffer_reserve(out, BASE64_LEN(len) + 3); /* padding */
 	if (to)
 		out->len += base64_encode((const uint8_t *)user_and_secret.data, len, to);
 	out->failed |= user_and_secret.failed;

@@ -1,4 +1,7 @@
-/* escaped_output.c: prints texts of servers and clients without control characters, and errors. */
+/*
+ * escaped_output.c: prints texts that come from servers and clients, and the errors of commands,
+ * with control characters escaped.
+ */
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -14,6 +17,7 @@ void command_print_escaped(FILE *to, const char *text)
 	buffer_free(&shown);
 }
 
+/* Returns the exit status for a wrong argument. A command that fails otherwise may use another. */
 int command_fail(const char *command, const char *format, ...)
 {
 	char *text;

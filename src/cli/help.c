@@ -69,6 +69,8 @@ static void add_flag(struct buffer *out, const struct flag *flag)
 
 static void add_command(struct buffer *out, const struct command *command)
 {
+	const char *separator = "\n";
+
 	add_member(out, "name", command->name, "{");
 	add_member(out, "summary", command->summary, ",");
 	add_member(out, "exits", command->exits, ",");
@@ -80,10 +82,11 @@ static void add_command(struct buffer *out, const struct command *command)
 	}
 	buffer_add_text(out, "],\"flags\":[");
 	for (size_t i = 0; i < command->flag_count; i++) {
-		if (!command->flags[i].help)
+		if (!command->flags[i].help) /* not shown */
 			continue;
-		buffer_add_text(out, i > 0 ? ",\n" : "\n");
+		buffer_add_text(out, separator);
 		add_flag(out, &command->flags[i]);
+		separator = ",\n";
 	}
 	buffer_add_text(out, "],\"variables\":[");
 	for (const struct variable *variable = command->variables; variable->name; variable++) {

@@ -121,7 +121,7 @@ static bool check_files(struct check *check)
 
 	check->is_good = true;
 	if (weir_config_read_files(&files, &config, &error) != WEIR_OK)
-		return false;
+		return false; /* print_remark has printed the errors */
 	status = check_config(check, config, &error);
 	if (status == WEIR_OK && check->to_yaml && check->is_good)
 		status = print_as_yaml(config, &error);

@@ -48,7 +48,10 @@ static const struct flag flags[] = {
                             "WEIR_LOG_FORMAT"},
 };
 
-/* Runs the server. `*store` becomes a copy of the URL of --store, which the caller frees. */
+/*
+ * Runs the server, which reads the environment. `*store` becomes a copy of the URL of --store,
+ * which the caller frees.
+ */
 static int read_flags_and_serve(int argc, char **argv, char **store)
 {
 	struct settings settings = {0};
@@ -61,7 +64,7 @@ static int read_flags_and_serve(int argc, char **argv, char **store)
 		if (flag != SETTING_STORE)
 			continue;
 		free(*store);
-		*store = copy_store_url(optarg);
+		*store = copy_store_url(optarg); /* arguments.value, in argv: not const */
 		if (!*store)
 			return command_fail("serve", "out of memory");
 		settings.text[SETTING_STORE] = *store;

@@ -176,6 +176,7 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 
 	if (config->limit_count == 0 && !by_rules)
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
+	/* a field with a meaning of its own, such as the time, is no attribute */
 	if (simulation->text[KEY] &&
 	    format_target(&simulation->replay.fields, slice_of(simulation->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
@@ -187,11 +188,13 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 		struct scenario *scenario = &simulation->scenarios[simulation->replay.scenario_count++];
 		size_t limit;
 
-		status = by_rules ? scenario_open_rules(scenario, config, limits->capacity, error)
-		                  : find_limit_to_replay(limits, i, &limit, error) ?:
-		                    scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
+		if (by_rules)
+			status = scenario_open_rules(scenario, config, limits->capacity, error);
+		else
+			status = find_limit_to_replay(limits, i, &limit, error) ?:
+			         scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
 		if (status == WEIR_OK)
-			status = scenario_fields(scenario, &simulation->replay.fields, error);
+			status = scenario_add_fields(scenario, &simulation->replay.fields, error);
 	}
 	return status;
 }
@@ -266,23 +269,34 @@ static int open_log(struct simulation *simulation, struct weir_error *error)
 }
 
 /*
- * Sets where requests come from: the log, or a pattern, which is scaled to the first limit that has
- * a rate.
+ * The first limit that has a rate, or the last one if none has. Each scenario of a pattern has one
+ * limit.
  */
+static const struct tally *find_limit_with_rate(const struct simulation *simulation)
+{
+	const struct tally *tally = NULL;
+
+	for (size_t i = 0; i < simulation->replay.scenario_count; i++) {
+		tally = &simulation->scenarios[i].tallies[0];
+		if (tally->declared->options.rate.count > 0)
+			break;
+	}
+	return tally;
+}
+
+/* Sets where requests come from: the log, or a pattern, which is scaled to a limit with a rate. */
 static int open_source(struct simulation *simulation, struct source *source,
                        struct weir_error *error)
 {
-	const struct tally *with_rate = &simulation->scenarios[0].tallies[0];
+	const struct tally *scale;
 
-	for (size_t i = 1;
-	     i < simulation->replay.scenario_count && with_rate->declared->options.rate.count == 0; i++)
-		with_rate = &simulation->scenarios[i].tallies[0];
 	*source = (struct source){trace_next, &simulation->trace};
 	if (!simulation->text[PATTERN])
 		return WEIR_OK;
 	*source = (struct source){pattern_next, &simulation->pattern};
-	return pattern_open(&simulation->pattern, simulation->text[PATTERN], with_rate->limit,
-	                    with_rate->declared->options.rate.count, &simulation->replay.fields, error);
+	scale = find_limit_with_rate(simulation);
+	return pattern_open(&simulation->pattern, simulation->text[PATTERN], scale->limit,
+	                    scale->declared->options.rate.count, &simulation->replay.fields, error);
 }
 
 /* Opens a file for output; called before the replay. Refuses to overwrite the log. */
@@ -340,7 +354,7 @@ static int write_reports(struct simulation *simulation, struct weir_error *error
 	    .replay = &simulation->replay,
 	    .source = simulation->text[TRACE] ? simulation->text[TRACE] : simulation->text[PATTERN],
 	    .malformed = simulation->trace.malformed,
-	    .as_rules = simulation->scenarios[0].own == NULL,
+	    .as_rules = replays_rules(simulation),
 	    .suggestion = simulation->text[SUGGEST] ? &simulation->suggest.found : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");
@@ -411,7 +425,7 @@ static int run_simulate(int argc, char **argv)
 	                 : command_fail("simulate", "out of memory");
 
 	if (result == 0 && replay_and_report(&simulation, &error) != WEIR_OK) {
-		if (*error.message)
+		if (*error.message) /* empty if errors of the files were printed already */
 			command_fail("simulate", "%s", error.message);
 		result = EXIT_FAILED;
 	}

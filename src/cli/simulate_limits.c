@@ -64,8 +64,8 @@ static void print_file_error(void *context, const struct weir_config_remark *rem
 }
 
 /*
- * Reads the configuration files. Without any, the limits are those of --try alone, or made for the
- * pattern.
+ * Reads the configuration files. Without any, the limits are those of --try alone, none yet
+ * (may_be_none), or made for the pattern.
  */
 static int read_files(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
 {
@@ -123,7 +123,10 @@ int simulate_limit_read(const char *flag, const char *text, weir_config **out,
 	                 flag, text);
 }
 
-/* Appends the limit to those of the files, and to the names of --limit if there are any. */
+/*
+ * Appends the limit to those of the files. If --limit restricts the simulation to limits by name,
+ * appends its name, too.
+ */
 int simulate_limits_add(struct simulate_limits *limits, const char *flag, const char *text,
                         struct weir_error *error)
 {
@@ -136,7 +139,7 @@ int simulate_limits_add(struct simulate_limits *limits, const char *flag, const 
 
 	if (status != WEIR_OK)
 		return status;
-	limits->added_count++;
+	limits->added_count++; /* remains open, since the limit below refers to it */
 	grown[count] = (*added)->limits[0];
 	for (size_t i = 0; i < count; i++) {
 		grown[i] = config->limits[i];
@@ -163,6 +166,7 @@ int simulate_limits_read(struct simulate_limits *limits, bool has_pattern, struc
 		status = simulate_limits_add(limits, "--try", limits->tried[i], error);
 	if (status == WEIR_OK)
 		status = settings_resolve(&limits->settings, limits->config, &plan, error);
-	limits->capacity = status == WEIR_OK && plan.capacity ? plan.capacity : 1000000;
+	limits->capacity =
+	    status == WEIR_OK && plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT;
 	return status;
 }

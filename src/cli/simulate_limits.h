@@ -20,7 +20,7 @@ struct simulate_limits {
 	weir_config *config;
 	weir_config **added_configs; /* the configurations of added limits */
 	size_t added_count;
-	uint64_t capacity;
+	uint64_t capacity; /* keys to count at once */
 };
 
 /** Allocates enough for the flags of `argc` arguments. 0 or ENOMEM. */

@@ -154,7 +154,7 @@ static int open_candidate(const struct search_state *state, uint64_t count, weir
 	if (status == WEIR_OK)
 		status = scenario_open_limit(scenario, *config, 0, state->suggest->key,
 		                             state->suggest->capacity, error);
-	return status == WEIR_OK ? scenario_fields(scenario, fields, error) : status;
+	return status == WEIR_OK ? scenario_add_fields(scenario, fields, error) : status;
 }
 
 /* Replays the whole log through the scenarios of `replay`. */

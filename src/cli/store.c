@@ -48,19 +48,27 @@ static void print_section_defect(const char *path, uint64_t offset, const char *
 }
 
 /*
+ * Returns the latest time that the file knows: the recorded one, or that of its clock, which counts
+ * from the monotonic clock (by `high`) if it was set since the system's boot (`low`).
+ */
+static uint64_t latest_time(const struct table_header *header)
+{
+	if (header->clock.low != os_boot_id())
+		return header->recorded_ns;
+	return u64_max(header->recorded_ns, os_monotonic_ns() + header->clock.high);
+}
+
+/*
  * Returns the file's time, by which its cells expire. Returns the system's time and counts a defect
  * if the file's time can not be true, since its clock may be damaged. `table` is in a private
  * mapping, because reading the clock changes it.
  */
 static uint64_t read_time(const struct table *table, char *path, uint64_t *defects)
 {
-	const struct table_header *header = table->header;
-	uint64_t wall_ns = os_wall_ns(), latest_ns = header->recorded_ns;
+	uint64_t wall_ns = os_wall_ns(), latest_ns = latest_time(table->header);
 	struct clock clock;
 	char text[120];
 
-	if (header->clock.low == os_boot_id())
-		latest_ns = u64_max(latest_ns, os_monotonic_ns() + header->clock.high);
 	if (latest_ns <= wall_ns + NS_PER_DAY) {
 		clock = file_open_clock(table);
 		return clock_now(&clock);
@@ -75,7 +83,7 @@ static uint64_t read_time(const struct table *table, char *path, uint64_t *defec
 
 /*
  * Appends the table of the section that the walk has read, with as many of its cells as the file,
- * which may be truncated, contains.
+ * which may be truncated, contains. Writes the header, which may have been repaired, to `map`.
  */
 static void add_table(const struct file_map *map, const struct section_walk *walk,
                       struct store_tables *tables)
@@ -95,6 +103,30 @@ static void add_table(const struct file_map *map, const struct section_walk *wal
 }
 
 /*
+ * Whether the header of a table could not be repaired, and with it its limit is unknown. The first
+ * table has none, and is never lost.
+ */
+static bool is_lost(const struct store_tables *tables, size_t i)
+{
+	return i > 0 && tables->found[i].section.identity == 0;
+}
+
+/*
+ * Reads the header of the next section, or sets walk->is_over. The first header says up to where
+ * there are sections, even if the file is shorter: up to there, repairs a damaged header.
+ */
+static void read_section(struct section_walk *walk, const struct file_map *map)
+{
+	bool must_exist = walk->offset == 0 || walk->offset < walk->end;
+	uint64_t size = must_exist ? UINT64_MAX : map->size;
+
+	section_read_header(walk, map->memory, map->size);
+	section_check_next(walk, size, NULL, NULL);
+	if (walk->is_over && must_exist && section_repair(walk, map->memory, map->size))
+		section_check_next(walk, size, NULL, NULL);
+}
+
+/*
  * Finds the tables of a store, and repairs their headers in `map` where possible. Returns false if
  * the first header can not be repaired. With `warn`, prints which tables are lost.
  */
@@ -105,23 +137,13 @@ static bool find_tables(const struct file_map *map, char *path, bool warn,
 
 	tables->count = 0;
 	for (; tables->count <= SECTION_MAX; walk.offset += walk.section.size) {
-		/* the header of the first table says where the last one ends, even if the file is shorter
-		 */
-		bool must_exist = walk.offset == 0 || walk.offset < walk.end;
-		uint64_t size = must_exist ? UINT64_MAX : map->size;
-		bool is_lost;
-
-		section_read_header(&walk, map->memory, map->size);
-		section_check_next(&walk, size, NULL, NULL);
-		if (walk.is_over && must_exist && section_repair(&walk, map->memory, map->size))
-			section_check_next(&walk, size, NULL, NULL);
+		read_section(&walk, map);
 		if (walk.is_over)
 			break;
-		is_lost = walk.offset > 0 && walk.section.identity == 0;
-		if (warn && is_lost)
+		add_table(map, &walk, tables);
+		if (warn && is_lost(tables, tables->count - 1))
 			print_section_defect(path, walk.offset,
 			                     "the header is lost, and with it the counts of a limit");
-		add_table(map, &walk, tables);
 	}
 	tables->end = walk.offset;
 	if (tables->count > 0)
@@ -141,8 +163,7 @@ static void print_cell_defect(void *context, const char *text)
 	print_section_defect(location->path, location->offset, text);
 }
 
-/* Counts the cells with defects, and empties them with `must_repair`. Skips tables that are lost.
- */
+/* Counts the cells with defects, and empties them with `must_repair`. Skips lost tables. */
 static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t now_ns,
                             bool must_repair)
 {
@@ -151,7 +172,7 @@ static uint64_t check_cells(char *path, struct store_tables *tables, uint64_t no
 	for (size_t i = 0; i < tables->count; i++) {
 		struct location location = {path, tables->found[i].offset};
 
-		if (i == 0 || tables->found[i].section.identity != 0)
+		if (!is_lost(tables, i))
 			defects += table_check_cells(&tables->found[i].table, now_ns, ALGO_HORIZON_NS,
 			                             must_repair, print_cell_defect, &location);
 	}
@@ -217,7 +238,7 @@ static void print_cell(const struct section *section, uint64_t offset, uint64_t 
 	       ahead > 0 && !cell_is_claim(cell) ? "true" : "false", offset, section->record_cells);
 }
 
-/* Prints all cells that have a state, unless the file has defects. */
+/* Prints all cells that have a state, unless a header has defects. */
 static int dump_store(char *path, const struct request *request, struct store_tables *tables)
 {
 	struct clock clock;
@@ -228,7 +249,7 @@ static int dump_store(char *path, const struct request *request, struct store_ta
 	(void)request;
 	if (map_copy(path, &map, &error) != WEIR_OK)
 		return print_error(&error);
-	/* Find the tables after the check, since a program may have written to the file in between. */
+	/* check first: find_tables repairs headers in the mapping */
 	if (section_check(map.memory, map.size, print_defect, path) > 0 ||
 	    !find_tables(&map, path, false, tables)) {
 		os_pages_unmap(map.memory, map.size);

@@ -123,18 +123,18 @@ static int plan_table(struct plan *plan, struct store_tables *tables, size_t i,
 {
 	struct table *table = &tables->found[i].table;
 	struct section section = tables->found[i].section, larger;
-	bool is_replaced = must_grow(tables, i, plan->capacity, &larger), is_former;
+	bool is_replaced = must_grow(tables, i, plan->capacity, &larger), is_newest;
 	int status = WEIR_OK;
 
 	if (i == 0)
 		section.identity = SECTION_SHARED;
-	else if (section.identity == 0) /* its header was lost before */
+	else if (section.identity == 0) /* of an unknown limit, since its header was damaged */
 		return WEIR_OK;
 	section.is_draining |= i == 0 || is_replaced;
-	is_former = section.is_draining || !is_last_of_limit(tables, i);
+	is_newest = !section.is_draining && is_last_of_limit(tables, i);
 	if (section.is_draining)
 		empty_claimed_cells(table);
-	if (!is_former || has_live_state(&section, table, plan->now_ns))
+	if (is_newest || has_live_state(&section, table, plan->now_ns))
 		status = add_part(plan, &section, table->header, error);
 	return status == WEIR_OK && is_replaced ? add_part(plan, &larger, NULL, error) : status;
 }
@@ -180,16 +180,15 @@ static int copy_table(int fd, const char *path, const struct part *part, uint64_
 	return status;
 }
 
-/* Makes the header of a part. The first one gets the clock and size from the old file's, `store`.
- */
+/* Makes the header of a part. The first one also has the old clock, and the end of the new file. */
 static void make_header(const struct plan *plan, const struct part *part,
-                        const struct table_header *store, struct table_header *header)
+                        const struct table_header *old_first, struct table_header *header)
 {
 	memset(header, 0, sizeof *header);
-	section_format(header, &part->section, &store->secret);
+	section_format(header, &part->section, &old_first->secret);
 	if (part == plan->parts) {
-		header->clock = store->clock;
-		header->recorded_ns = store->recorded_ns;
+		header->clock = old_first->clock;
+		header->recorded_ns = old_first->recorded_ns;
 		header->end = plan->size;
 	}
 	if (part->from) {
@@ -217,7 +216,7 @@ static int copy_permissions(int fd, const char *path, const struct stat *old,
 
 /* Writes all sections with their headers to the new file, and the file to its disk. */
 static int write_file(int fd, const char *path, const struct plan *plan,
-                      const struct table_header *store, const struct stat *old,
+                      const struct table_header *old_first, const struct stat *old,
                       struct weir_error *error)
 {
 	struct table_header header;
@@ -227,7 +226,7 @@ static int write_file(int fd, const char *path, const struct plan *plan,
 	for (size_t i = 0; status == WEIR_OK && i < plan->count; i++) {
 		const struct part *part = &plan->parts[i];
 
-		make_header(plan, part, store, &header);
+		make_header(plan, part, old_first, &header);
 		status = file_write_header(fd, path, offset, &header, error);
 		if (status == WEIR_OK && part->from)
 			status = copy_table(fd, path, part, offset, error);
@@ -258,7 +257,7 @@ static int sync_directory(const char *path, struct weir_error *error)
 
 /* Writes the new file at `new_path`, and renames it to `path` if that is still the old file. */
 static int replace_file(int old_fd, const char *path, const char *new_path, const struct plan *plan,
-                        const struct table_header *store, struct weir_error *error)
+                        const struct table_header *old_first, struct weir_error *error)
 {
 	struct stat old;
 	int fd, status;
@@ -276,7 +275,7 @@ static int replace_file(int old_fd, const char *path, const char *new_path, cons
 	fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return set_io_error(error, new_path, "cannot make it");
-	status = write_file(fd, new_path, plan, store, &old, error);
+	status = write_file(fd, new_path, plan, old_first, &old, error);
 	if (status == WEIR_OK && !file_is_at(old_fd, path))
 		status = error_set(error, WEIR_EIO,
 		                   "%.120s: expected the file that was opened, found another", path);

@@ -123,8 +123,8 @@ static int add_field(struct fields *fields, const char *name, struct weir_error 
 	return WEIR_OK;
 }
 
-int scenario_fields(const struct scenario *scenario, struct fields *fields,
-                    struct weir_error *error)
+int scenario_add_fields(const struct scenario *scenario, struct fields *fields,
+                        struct weir_error *error)
 {
 	int status = WEIR_OK;
 

@@ -50,8 +50,8 @@ void scenario_close(struct scenario *scenario);
 
 /** Adds the attributes of the rules to `fields`. ELONG if there are more than WEIR_ATTRIBUTES_MAX.
  */
-int scenario_fields(const struct scenario *scenario, struct fields *fields,
-                    struct weir_error *error);
+int scenario_add_fields(const struct scenario *scenario, struct fields *fields,
+                        struct weir_error *error);
 /** Maps fields to attributes and keys. Call it once `fields` is complete. */
 void scenario_bind(struct scenario *scenario, const struct fields *fields);
 

@@ -31,15 +31,21 @@ static bool is_trusted_peer(const struct weir_config *config, const struct ip *p
 	return ip_is_loopback(peer);
 }
 
+/* Classes are ordered: those above REQUEST_ASK change something or administer. */
+static bool only_asks(enum request_class class)
+{
+	return class <= REQUEST_ASK;
+}
+
 int access_check_peer(const struct weir_config *config, const struct ip *peer,
                       enum request_class class, const struct request_origin *from,
                       struct weir_error *error)
 {
 	char text[IP_TEXT_MAX];
 
-	if (class <= REQUEST_ASK || config->unprotected)
+	if (only_asks(class) || config->unprotected)
 		return WEIR_OK;
-	if (from && from->forwarded)
+	if (from && from->forwarded) /* the peer is a proxy: it may be trusted, but not its clients */
 		return error_set(error, WEIR_EPERM,
 		                 "expected a caller on this server's machine, found a request that a proxy "
 		                 "passes on (X-Forwarded-*, X-Real-IP, Forwarded, Via); see `protected`");
@@ -56,14 +62,17 @@ int access_check_origin(const struct weir_config *config, const struct ip *peer,
 {
 	static const struct request_origin unknown;
 	const struct request_origin *origin = from ? from : &unknown;
-	bool only_asks = class <= REQUEST_ASK; /* and neither changes nor administers */
+	/*
+	 * The owner of a page can let its name lead a browser on this machine here, to read answers
+	 * (DNS rebinding). Programs elsewhere may ask by any name.
+	 */
+	bool host_must_be_known = !only_asks(class) || ip_is_loopback(peer);
 
 	if (origin->is_from_foreign_page)
 		return error_set(error, WEIR_EPERM,
 		                 "expected no request from another site's page, found one (see its Origin "
 		                 "or Sec-Fetch-Site)");
-	if (origin->host.data && (!only_asks || ip_is_loopback(peer)) &&
-	    !knows_host(config, origin->host))
+	if (origin->host.data && host_must_be_known && !knows_host(config, origin->host))
 		return error_set(error, WEIR_EPERM,
 		                 "expected a Host that is an address, localhost or one of `hosts`, found "
 		                 "'%.*s'",

@@ -19,7 +19,8 @@ static inline bool access_matters(enum request_class class, const struct request
 }
 
 /**
- * Checks requests of pages in browsers. Returns WEIR_OK, or EPERM with a message for the sender.
+ * Checks requests of pages in browsers. `origin` is NULL if nothing is known of it. Returns
+ * WEIR_OK, or EPERM with a message for the sender.
  */
 int access_check_origin(const struct weir_config *config, const struct ip *peer,
                         enum request_class class, const struct request_origin *origin,

@@ -26,7 +26,7 @@ struct login_check {
 	struct server_config *config; /* of `user` */
 	struct user *user;            /* whose hash is computed */
 	/* if not, it is the hash of another user, for its time alone: the login is wrong in any case */
-	bool user_exists;
+	bool has_password;
 	struct hash_key fingerprint;
 	struct ip address;
 	int result; /* of password_check: 1 if the password is right, 0 if not, or an error */
@@ -184,7 +184,7 @@ check_new_login(struct decider *decider, struct login_queue *queue, struct net_c
 		return true;
 	}
 	switch (users_check_login(decider->config->users, login, check.fingerprint, &check.user,
-	                          &check.user_exists)) {
+	                          &check.has_password)) {
 	case USERS_KNOWN:
 		state->verified_tag = tag;
 		state->verified_user = decider->user = check.user;
@@ -286,7 +286,7 @@ void client_login_prepare(struct decider *decider, struct work *work, const stru
 static void finish_check(struct login_check *check)
 {
 	struct client_login *state = check->client ? &check->client->login : NULL;
-	bool is_right = check->result == 1 && check->user_exists;
+	bool is_right = check->result == 1 && check->has_password;
 
 	if (check->result < 0 || is_right) /* not a wrong guess */
 		login_throttle_refund(check->throttle, &check->address);

@@ -58,6 +58,7 @@ int password_hash(const char *password, char out[PASSWORD_HASH_MAX])
 	return compute_hash(password, salt, out);
 }
 
+/* Returns 1 if they match, 0 if not or if libcrypt refuses the hash, or a negative error. */
 int password_check(const char *hash, const char *password)
 {
 	char computed[PASSWORD_HASH_MAX];

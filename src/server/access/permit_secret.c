@@ -26,8 +26,8 @@
 
 #define DIGITS 32
 
-/* SET, GET, and PEXPIRE if the value is a secret */
-#define COMMANDS_MAX 3
+/* The commands of a call, in the order in which they are sent. The last one is PEXPIRE. */
+enum { COMMAND_SET, COMMAND_GET, COMMAND_RENEW, COMMANDS_MAX };
 
 struct secret_call {
 	struct pending_reply base; /* the first member */
@@ -179,10 +179,11 @@ static void send_command(struct secret_keeper *keeper, const struct slice *words
 	connection_expect_reply(dialer_connection(keeper->dialer), &call->base);
 }
 
+/* Only the reply to GET matters, because it shows what SET has stored. */
 static void on_reply(struct pending_reply *call, const struct redis_reply *reply)
 {
 	struct secret_keeper *keeper = ((struct secret_call *)call)->of;
-	bool is_get = call == &keeper->calls[1].base; /* the second command that was sent */
+	bool is_get = call == &keeper->calls[COMMAND_GET].base;
 	struct hash_key key;
 
 	keeper->reply_count++;
@@ -199,6 +200,7 @@ static void on_reply(struct pending_reply *call, const struct redis_reply *reply
 		log_event(keeper->log, LOG_INFO, "secret_usable",
 		          {"store", redis_store_name(keeper->store)}, {"key", keeper->key});
 	keeper->unusable_count = keeper->warned_ns = 0;
+	/* the transport sends it with the bytes that receiving this reply leaves unsent */
 	send_command(keeper,
 	             (struct slice[]){SLICE("PEXPIRE"), slice_of(keeper->key), SLICE(LIFETIME_MS)}, 3);
 }

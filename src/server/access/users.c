@@ -149,6 +149,7 @@ static int check_parameters(const struct users *users, const struct user *user,
 	                                          : "of other parameters, or damaged");
 }
 
+/* Finds the account whose name `unix:` has. Refuses one that another user has. */
 static int find_account(const struct users *users, struct user *user, struct weir_error *error)
 {
 	const struct rules_user *rule = user->rule;
@@ -298,27 +299,27 @@ static bool is_verified(const struct user *user, struct hash_key fingerprint)
 	return hash_key_equal(verified, fingerprint);
 }
 
-/* The name decides whose password is meant. A token names its user itself. */
+/* The name decides whose password is meant. A token names its user itself. See users.h. */
 enum users_login users_check_login(struct users *users, const struct request_login *login,
                                    struct hash_key fingerprint, struct user **user,
-                                   bool *user_exists)
+                                   bool *has_password)
 {
 	bool nameless = is_nameless(login); /* the secret may be a password of `default`, or a token */
 	struct user *named = find_name(users, nameless ? DEFAULT_NAME : login->user);
 
 	*user = named;
-	*user_exists = named && named->rule->proof == RULES_PASSWORD;
-	if (*user_exists && is_verified(named, fingerprint))
+	*has_password = named && named->rule->proof == RULES_PASSWORD;
+	if (*has_password && is_verified(named, fingerprint))
 		return USERS_KNOWN;
-	if (!*user_exists || nameless) {
+	if (!*has_password || nameless) {
 		*user = find_token(users, nameless ? SLICE("") : login->user, login->secret);
 		if (*user)
 			return USERS_KNOWN;
-		if (*user_exists)
-			*user = named;
-		else if (!nameless) /* computes some hash, so that the time does not disclose the name */
-			*user = find_any_password(users);
 	}
+	if (*has_password)
+		*user = named;
+	else if (!nameless) /* computes some hash, so that the time does not disclose the name */
+		*user = find_any_password(users);
 	/* libcrypt would end the password at its first NUL. */
 	return *user && !memchr(login->secret.data, '\0', login->secret.len) ? USERS_UNVERIFIED
 	                                                                     : USERS_WRONG;

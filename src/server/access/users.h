@@ -31,7 +31,7 @@ struct user {
 };
 
 struct users {
-	uint64_t serial; /* unique in this process */
+	uint64_t serial; /* unique in this process: connections find their user anew when it changes */
 	/* for ids, tags and fingerprints; the same in all configurations of this process */
 	struct hash_key key;
 	size_t count;
@@ -87,12 +87,12 @@ bool users_fingerprint(const struct users *users, const struct request_login *lo
                        struct hash_key *fingerprint);
 /**
  * Finds the user of a login. For USERS_UNVERIFIED, *user is the one whose hash has to be computed.
- * If no user has the name, that is another user and *user_exists is false, so that the time does
- * not disclose it.
+ * If no user with a password has the name, that is another user, so that the time does not disclose
+ * it; then *has_password is false, and the login is wrong whatever the hash.
  */
 enum users_login users_check_login(struct users *users, const struct request_login *login,
                                    struct hash_key fingerprint, struct user **user,
-                                   bool *user_exists);
+                                   bool *has_password);
 /** Remembers that the login was right. Any thread may call it. */
 void user_remember(struct user *user, struct hash_key fingerprint);
 

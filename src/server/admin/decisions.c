@@ -75,34 +75,39 @@ static void log_phase_change(struct decider *decider, const char *limit,
 	          has_operator ? count : count - 1);
 }
 
+static bool is_forced(enum breaker_phase phase)
+{
+	return phase == BREAKER_FORCED_OPEN || phase == BREAKER_FORCED_CLOSED;
+}
+
 /*
  * Reads the key's phase from the table again, records it, and fills in the changes that led to it.
  * Returns how many.
  *
  * A ramp or a force ends by time without any operation that changes the phase; the difference to
- * the recorded phase shows it here. An operator forces a key under the same mutex, so a forced
- * phase that is read here is also among the forced keys.
+ * the phase recorded before shows it here. An operator forces a key under the same mutex: otherwise
+ * its older phase, read here, could be recorded after the forced one.
  */
 static size_t record_viewed_phase(struct decider *decider, const struct plan_step *step,
                                   struct key_phase *key, struct algo_phase_change *changes)
 {
 	struct decision_context context = decider->context;
 	struct algo_decision decision;
-	enum breaker_phase recorded;
+	enum breaker_phase recorded_before;
 	bool ended_by_time;
 
 	context.breaker_ran = NULL; /* or engine_view would call decisions_count_phase again */
 	forced_keys_lock(&decider->shared->forced);
 	engine_view(&context, step->limit, key->hash, &decision);
 	key->phase = decision.phase;
-	recorded = key_phases_record(decider->shared->phases, key);
+	recorded_before = key_phases_record(decider->shared->phases, key);
 	forced_keys_unlock(&decider->shared->forced);
 	memcpy(changes, decision.phase_changes, sizeof decision.phase_changes);
 	ended_by_time = decision.phase == BREAKER_CLOSED &&
-	                (recorded == BREAKER_RAMP || recorded >= BREAKER_FORCED_OPEN);
+	                (recorded_before == BREAKER_RAMP || is_forced(recorded_before));
 	if (decision.phase_change_count == 0 && ended_by_time)
 		changes[decision.phase_change_count++] =
-		    (struct algo_phase_change){(uint8_t)recorded, BREAKER_CLOSED, ALGO_BY_TIME};
+		    (struct algo_phase_change){(uint8_t)recorded_before, BREAKER_CLOSED, ALGO_BY_TIME};
 	return decision.phase_change_count;
 }
 

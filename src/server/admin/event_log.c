@@ -366,7 +366,10 @@ void log_add_remark(struct buffer *out, const struct weir_config_remark *remark)
 	buffer_printf(out, "%s: %s", kind, remark->text);
 }
 
-/* The position in the file is three fields in JSON, and the beginning of the message in text. */
+/*
+ * The position in the file is three fields in JSON, and the beginning of the message in text. An
+ * error without a line has neither, not even `path`.
+ */
 void log_error(struct log *log, const char *event, const char *path, const struct weir_error *error)
 {
 	struct buffer with_position = {0};
@@ -388,24 +391,21 @@ void log_error(struct log *log, const char *event, const char *path, const struc
 /* Logs an error or a warning about a file, with as much of its position as it has. */
 void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark)
 {
+	bool has_line = remark->line > 0;
 	struct weir_error error;
 
-	if (!remark->is_error && remark->line == 0 && remark->path) {
-		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"message", remark->text});
-		return;
-	}
-	if (!remark->is_error && remark->line == 0) {
-		log_event(log, LOG_WARNING, event, {"message", remark->text});
-		return;
-	}
-	if (!remark->is_error) {
+	if (remark->is_error) {
+		error_set_at(&error, WEIR_EINVAL, remark->line, remark->column, "%s%s%s",
+		             has_line ? "" : remark->path, has_line ? "" : ": ", remark->text);
+		log_error(log, event, remark->path, &error);
+	} else if (has_line) {
 		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"line", .number = remark->line},
 		          {"column", .number = remark->column}, {"message", remark->text});
-		return;
+	} else if (remark->path) {
+		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"message", remark->text});
+	} else {
+		log_event(log, LOG_WARNING, event, {"message", remark->text});
 	}
-	error_set_at(&error, WEIR_EINVAL, remark->line, remark->column, "%s%s%s",
-	             remark->line ? "" : remark->path, remark->line ? "" : ": ", remark->text);
-	log_error(log, event, remark->path, &error);
 }
 
 uint64_t log_dropped(const struct log *log)

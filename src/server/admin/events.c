@@ -101,8 +101,9 @@ static uint64_t oldest_in_memory(uint64_t next)
 #define MISSED_EVENT_MAX (sizeof MISSED_EVENT + 20) /* with a number of 20 digits */
 
 /*
- * Appends the events that fit into `space`, beginning with the number of those that the client has
- * missed. If even that does not fit, returns `next` unchanged.
+ * Appends the events from number `next` on that fit into `space`, after the number of those that
+ * the client has missed. Returns the number of the event to read next: `next` itself if nothing
+ * fits.
  */
 uint64_t events_read(struct events *events, uint64_t next, size_t space, struct buffer *out)
 {

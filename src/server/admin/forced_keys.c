@@ -108,7 +108,7 @@ static int force_key(struct forced_keys *forced, const struct decision_context *
 	    .limit = limit->algo.identity};
 	struct forced_key *item = find_forced_key(forced, key_record.hash);
 	bool ends_force = override->force == WEIR_FORCE_AUTO;
-	bool is_new = !item;
+	bool is_new = !item, record_is_unneeded;
 	int status = WEIR_OK;
 
 	key_phases_set_name(&key_record, key);
@@ -118,10 +118,11 @@ static int force_key(struct forced_keys *forced, const struct decision_context *
 		return status;
 	status = engine_force(context, limit, key, (enum weir_force) override->force,
 	                      end_by_table_clock(context, override));
-	if (status == WEIR_OK && !ends_force)
-		item->override = *override;
-	else if (item && (is_new || status == WEIR_OK))
+	record_is_unneeded = status == WEIR_OK ? ends_force : is_new;
+	if (item && record_is_unneeded)
 		remove_forced_key(forced, item);
+	else if (status == WEIR_OK && !ends_force)
+		item->override = *override;
 	return status;
 }
 

@@ -156,7 +156,7 @@ static int add_limit(struct decider *decider, size_t index, const struct rule_us
 	buffer_add_text(out, "{\"name\":\"");
 	buffer_add_json(out, slice_of(limit->name));
 	buffer_add_text(out, "\",");
-	if (limit->algo.algorithm->amend) /* to what operators have set since */
+	if (limit->algo.algorithm->amend) /* shows values that operators have changed since */
 		limit->algo.algorithm->amend(algo_current(&limit->algo), &settings.options);
 	rules_show_limit(&settings, out);
 	add_share_override(&decider->shared->overrides, limit, out);

@@ -506,7 +506,7 @@ static void add_histogram(const struct metrics *metrics, size_t h, struct buffer
 	}
 }
 
-/* Adds the metrics that have one value and no labels. */
+/* Adds the metrics that have one value and no labels, and weir_build_info. */
 static void add_singles(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
 	const struct {

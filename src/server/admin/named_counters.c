@@ -1,5 +1,5 @@
 /*
- * counters.c: keeps counters under names, such as those of limits, so that they survive
+ * named_counters.c: keeps counters under names, such as those of limits, so that they survive
  * reloads. Each name has counters for each loop (event loop of a thread), which counts without a
  * lock.
  */

@@ -148,6 +148,20 @@ static int open_tls(struct server_config *config, const struct server_config *be
 	return status;
 }
 
+/* The set of stores at Redis, by index: such a store completes a decision in a later iteration. */
+static uint64_t find_remote_stores(const struct server_config *config, const weir_table *table,
+                                   const struct stores *stores)
+{
+	uint64_t set = stores->main ? UINT64_C(1) << stores->main->index : 0;
+
+	for (size_t i = 0; i < config->rules->limit_count; i++) {
+		const struct store *store = engine_remote_store(table, engine_limit_at(config->engine, i));
+
+		set |= store ? UINT64_C(1) << store->index : 0;
+	}
+	return set;
+}
+
 int server_config_compile(struct server_config *config, const struct server_config *before,
                           weir_table *table, struct stores *stores, struct metrics *metrics,
                           struct weir_error *error)
@@ -155,15 +169,9 @@ int server_config_compile(struct server_config *config, const struct server_conf
 	const struct weir_config *rules = config->rules;
 	int status = server_config_engine(rules, table, stores, &config->engine, error);
 
-	/* the stores at Redis, which answer a decision later */
-	config->remote_stores = stores->main ? UINT64_C(1) << stores->main->index : 0;
-	for (size_t i = 0; i < rules->limit_count && status == WEIR_OK; i++) {
-		const struct store *store = engine_remote_store(table, engine_limit_at(config->engine, i));
-
-		config->remote_stores |= store ? UINT64_C(1) << store->index : 0;
-	}
 	if (status != WEIR_OK)
 		return status;
+	config->remote_stores = find_remote_stores(config, table, stores);
 	status =
 	    users_open(&config->users, rules, config->engine, before ? before->users : NULL, error);
 	if (status == WEIR_OK)

@@ -59,13 +59,17 @@ static const struct rules_text *redis_text_of_limit(const struct warnings *warni
 
 /*
  * The text that names the Redis of some limit whose on_store_failure is `local`: while that Redis
- * is unavailable, each server counts the limit alone. NULL if there is no such limit.
+ * is unavailable, each server counts the limit alone. NULL if there is no such limit. The text is
+ * empty (`text` is NULL) if a flag alone names the Redis.
  */
 static const struct rules_text *redis_text_of_local_limit(const struct warnings *warnings)
 {
 	const struct weir_config *config = warnings->config;
 	const struct rules_text *redis = NULL;
 
+	/* limits that come with requests are `local`, too, and are counted at the server's Redis */
+	if (config->limit_count == 0)
+		return warnings->plan->redis ? &config->store : NULL;
 	for (size_t i = 0; i < config->limit_count && !redis; i++)
 		if (config->limits[i].on_store_failure == RULES_LOCAL)
 			redis = redis_text_of_limit(warnings, i);
@@ -76,27 +80,24 @@ static const struct rules_text *redis_text_of_local_limit(const struct warnings 
 		for (size_t j = 0; is_local && j < rule->limit_count && !redis; j++)
 			redis = redis_text_of_limit(warnings, rule->limits[j]);
 	}
-	/* Without limits in the file, those that come with requests are counted at the server's Redis.
-	 */
-	return config->limit_count == 0 && warnings->plan->redis ? &config->store : redis;
+	return redis;
 }
 
 static void warn_of_missing_nodes(const struct warnings *warnings)
 {
-	const struct rules_text *store =
-	    warnings->config->has_nodes ? NULL : redis_text_of_local_limit(warnings);
-	/* a flag may name the server's store in place of the file */
-	bool is_servers_store = store == &warnings->config->store;
-	bool is_named_in_file = store && store->text &&
-	                        (!is_servers_store || strcmp(store->text, warnings->plan->redis) == 0);
+	const struct rules_text *store = redis_text_of_local_limit(warnings);
+	bool is_named_by_flag;
 
-	if (store)
-		warn_at(
-		    warnings,
-		    is_named_in_file ? (struct position){store->file, store->line, store->column}
-		                     : (struct position){0},
-		    "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
-		    "each server would grant the whole quota of limits whose on_store_failure is local");
+	if (!store || warnings->config->has_nodes)
+		return;
+	/* a flag may name the server's store in place of the file */
+	is_named_by_flag = store == &warnings->config->store &&
+	                   (!store->text || strcmp(store->text, warnings->plan->redis) != 0);
+	warn_at(warnings,
+	        is_named_by_flag ? (struct position){0}
+	                         : (struct position){store->file, store->line, store->column},
+	        "expected `nodes` beside a store at Redis, found none: while Redis is unavailable, "
+	        "each server would grant the whole quota of limits whose on_store_failure is local");
 }
 
 /*

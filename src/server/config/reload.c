@@ -285,7 +285,7 @@ static int reload_config(struct server *server, struct server_config *config,
 	return WEIR_OK;
 }
 
-/* Logs why it failed, or what the new configuration has. */
+/* Reads and applies the files. Logs why that failed, or what the new configuration has. */
 static void reload_files(struct server *server)
 {
 	struct log *log = server->shared.log;

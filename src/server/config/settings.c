@@ -54,7 +54,7 @@ void settings_format_files(const struct settings *settings, char out[SETTINGS_FI
 		                        settings->files[i]);
 }
 
-/* Fills in text, the default, if the setting is absent. */
+/* Sets *out to LOG_TEXT if the setting is absent. */
 int settings_log_format(const struct settings *settings, enum log_format *out,
                         struct weir_error *error)
 {

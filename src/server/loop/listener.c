@@ -73,7 +73,8 @@ int listener_open(struct listener *listener, struct worker *workers, size_t work
 		if (status == WEIR_OK)
 			continue;
 		set_error_at_listener(listener, status, weir_strerror(status), error);
-		while (++i < worker_count) /* the sockets before belong to workers */
+		/* worker_listen has taken over the sockets so far, also this one */
+		while (++i < worker_count)
 			close(sockets[i]);
 	}
 	free(sockets);
@@ -89,7 +90,7 @@ void listener_warn_if_exposed(const struct listener *listener, const struct weir
 	    [true] = "every caller that reaches it may ask, change and administer, because `protected` "
 	             "is no: see docs/security.md",
 	};
-	const struct ip ip = net_address_ip(&listener->address);
+	const struct ip ip = net_address_ip(&listener->address); /* loopback for a Unix socket */
 	char address[NET_ADDRESS_TEXT_MAX];
 
 	net_address_format(&listener->address, address);

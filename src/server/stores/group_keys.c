@@ -1,6 +1,6 @@
 /*
  * group_keys.c: stores the keys of a limit that several servers decide together, as this server
- * knows them, and queues those about which something has to be sent.
+ * knows them, queues those about which something has to be sent, and writes that into a message.
  */
 #include "server/stores/group_keys.h"
 
@@ -78,4 +78,34 @@ void group_keys_clear(struct group_keys *keys)
 		free(entry->key);
 	map_free(&keys->by_hash);
 	*keys = GROUP_KEYS_NONE;
+}
+
+static void add_entry(struct exchange *exchange, const struct group_key *key,
+                      enum exchange_entry_kind kind, struct probe_results counts)
+{
+	exchange_add_entry(exchange, &(struct exchange_entry){.kind = kind,
+	                                                      .follows_version = key->version,
+	                                                      .counts = {counts.good, counts.bad,
+	                                                                 counts.slow, counts.unused},
+	                                                      .key = {key->name, key->name_len}});
+}
+
+void group_keys_write_entries(struct exchange *exchange, struct group_key *key, bool may_vote)
+{
+	const struct probe_results none = {0};
+
+	if ((key->results.good | key->results.bad | key->results.unused) != 0)
+		add_entry(exchange, key, EXCHANGE_PROBE_RESULTS, key->results);
+	if (key->was_reset)
+		add_entry(exchange, key, EXCHANGE_RESET, none);
+	if (key->has_vote && may_vote) {
+		add_entry(exchange, key, EXCHANGE_VOTE_TO_OPEN, none);
+		key->has_vote = false;
+	}
+	if (key->probes_wanted > 0) /* the message has it in place of the first count */
+		add_entry(exchange, key, EXCHANGE_WANTED_PROBES,
+		          (struct probe_results){key->probes_wanted});
+	key->results = none;
+	key->probes_wanted = 0;
+	key->was_reset = false;
 }

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/slice.h"
+#include "redis/commands/exchange.h"
 
 #define GROUP_KEYS_MAX 10000
 
@@ -22,7 +23,7 @@ enum group_phase { GROUP_KEY_CLOSED, GROUP_KEY_OPEN, GROUP_KEY_PROBING };
 
 /* Numbers of probes. Slow ones are good or bad as well. */
 struct probe_results {
-	uint32_t good, bad, slow, unused;
+	uint32_t good, bad, slow, unused; /* `unused`: granted, and not taken by a request */
 };
 
 struct group_key {
@@ -74,6 +75,11 @@ struct group_key *group_keys_pop(struct group_keys *keys);
  */
 void group_keys_expire(struct group_keys *keys, bool visits_all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context);
+/**
+ * Writes what this server has to report of the key, and clears it. A vote is written only if
+ * `may_vote`, and otherwise stays.
+ */
+void group_keys_write_entries(struct exchange *exchange, struct group_key *key, bool may_vote);
 /** Frees all keys. */
 void group_keys_clear(struct group_keys *keys);
 

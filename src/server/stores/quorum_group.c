@@ -37,7 +37,7 @@ struct quorum_group {
 	uint64_t known_version;   /* the newest version that it has received */
 	uint64_t first_answer_ns; /* when the first answer came; monotonic, as are the next two */
 	uint64_t last_call_ns;    /* when the last call was sent */
-	uint64_t next_call_ns;    /* when the next call is due if there is nothing to report */
+	uint64_t next_call_ns;    /* when the next call is due, at the latest */
 	/*
 	 * Notifications made lately: parts of the key's hash and a time until which another is omitted.
 	 * With many requests for one key, most take no lock.
@@ -188,15 +188,18 @@ static bool test_and_mark_repeated(struct quorum_group *group, const struct plan
 static void merge_notification(struct quorum_group *group, struct group_key *key,
                                const struct algo_notification *notification)
 {
+	/* an operator has forced the record until now, or it trips as if it were closed */
+	bool has_lost_decision =
+	    notification->rejoins || (notification->trips && key->phase != GROUP_KEY_CLOSED);
+
+	/* results of an earlier probing phase do not count in this one */
 	if (key->phase == GROUP_KEY_PROBING && notification->since_ns == key->probing_since_ns) {
 		key->results.good += notification->good;
 		key->results.bad += notification->bad;
 		key->results.slow += notification->slow;
 		key->results.unused += notification->freed;
 	}
-	/* a record that was reset, or forced until now, does not follow the group's decision */
-	key->needs_reapply |=
-	    notification->rejoins || (notification->trips && key->phase != GROUP_KEY_CLOSED);
+	key->needs_reapply |= has_lost_decision;
 	key->has_vote |= notification->trips;
 	key->probes_wanted += notification->wants_probe;
 	key->was_reset |= notification->resets;
@@ -288,17 +291,18 @@ static void apply_changed_phase(const struct group_tick *tick, struct group_key 
                                 const struct exchange_event *event)
 {
 	bool is_open = event->kind == EXCHANGE_OPEN;
-	bool is_applied = is_open && key->version == event->version && key->phase != GROUP_KEY_CLOSED &&
-	                  !key->needs_reapply;
+	bool is_open_already =
+	    key->version == event->version && key->phase != GROUP_KEY_CLOSED && !key->needs_reapply;
 
-	if (is_applied) /* and it may have probes by now */
+	/* opening it again would take the probes that it may have by now; closing again is harmless */
+	if (is_open && is_open_already)
 		return;
 	key->phase = is_open ? GROUP_KEY_OPEN : GROUP_KEY_CLOSED;
 	/* a vote that was cast before this version does not count after it */
 	key->has_vote &= key->version == event->version;
 	key->version = event->version;
 	key->phase_began_ns = sat_sub(tick->wall_ns, event->age_ns);
-	key->failed_in_a_row = (unsigned)u64_min(event->count, BREAKER_DOUBLINGS_MAX);
+	key->failed_in_a_row = (unsigned)u64_min(event->count, BREAKER_DOUBLINGS_MAX); /* probes */
 	key->results = (struct probe_results){0};
 	apply_phase(tick, key);
 }
@@ -312,14 +316,15 @@ static void apply_event(const struct group_tick *tick, const struct exchange_eve
 
 	if (!key)
 		return;
-	if (event->kind == EXCHANGE_GRANTED_PROBES)
+	if (event->kind == EXCHANGE_GRANTED_PROBES) {
 		apply_probes(tick, key, event);
-	/* the group is full: let this server decide by its own window */
-	else if (event->kind == EXCHANGE_FULL)
+	} else if (event->kind == EXCHANGE_FULL) {
+		/* the store has no space for the key and this server's vote: it opens here alone, now */
 		apply_call(tick, key, (struct algo_call){.op = ALGO_GROUP_OPEN, .until_ns = tick->wall_ns},
 		           &notification);
-	else
+	} else {
 		apply_changed_phase(tick, key, event);
+	}
 }
 
 /* Applies all events of a call's answer. The last one is EXCHANGE_END. */
@@ -344,7 +349,10 @@ static void apply_answer(struct group_tick *tick)
 	}
 }
 
-/* For group_keys_expire: opens a key with probes of the group, so that this server probes alone. */
+/*
+ * For group_keys_expire: replaces the phase of a key with probes of the group by an open one whose
+ * sleep ends now. The next request begins to probe then, without the group.
+ */
 static bool let_server_probe_alone(void *context, struct group_key *key)
 {
 	const struct group_tick *tick = context;
@@ -393,37 +401,6 @@ static bool queue_or_expire_key(void *context, struct group_key *key)
 	return key->phase != GROUP_KEY_CLOSED || key->used_ns + KEY_IDLE_NS > tick->wall_ns;
 }
 
-static void add_entry(struct exchange *exchange, const struct group_key *key,
-                      enum exchange_entry_kind kind, struct probe_results counts)
-{
-	exchange_add_entry(exchange, &(struct exchange_entry){.kind = kind,
-	                                                      .follows_version = key->version,
-	                                                      .counts = {counts.good, counts.bad,
-	                                                                 counts.slow, counts.unused},
-	                                                      .key = {key->name, key->name_len}});
-}
-
-/* Writes what this server reports of the key, and clears it. A vote only if `may_vote`. */
-static void write_entries_of_key(struct exchange *exchange, struct group_key *key, bool may_vote)
-{
-	const struct probe_results none = {0};
-
-	if ((key->results.good | key->results.bad | key->results.unused) != 0)
-		add_entry(exchange, key, EXCHANGE_PROBE_RESULTS, key->results);
-	if (key->was_reset)
-		add_entry(exchange, key, EXCHANGE_RESET, none);
-	if (key->has_vote && may_vote) {
-		add_entry(exchange, key, EXCHANGE_VOTE_TO_OPEN, none);
-		key->has_vote = false;
-	}
-	if (key->probes_wanted > 0) /* the message has it in place of the first count */
-		add_entry(exchange, key, EXCHANGE_WANTED_PROBES,
-		          (struct probe_results){key->probes_wanted});
-	key->results = none;
-	key->probes_wanted = 0;
-	key->was_reset = false;
-}
-
 /*
  * How long the server's votes count after its last call. The votes of a server that stalls for less
  * remain; those of a killed server end.
@@ -458,7 +435,7 @@ static void write_queued_keys(struct group_tick *tick)
 	for (size_t i = 0; i < CALL_KEYS_MAX && (key = group_keys_pop(keys)); i++) {
 		if (key->needs_reapply)
 			apply_phase(tick, key);
-		write_entries_of_key(&tick->group->exchange, key, may_vote);
+		group_keys_write_entries(&tick->group->exchange, key, may_vote);
 		if (key->has_vote)
 			with_vote[count++] = key;
 	}
@@ -501,6 +478,7 @@ static void send_call(struct group_tick *tick)
 	group_keys_expire(&group->keys, tick->is_stopping, queue_or_expire_key, tick);
 	write_queued_keys(tick);
 	group->last_call_ns = tick->now_ns;
+	/* reports wait for a quarter (when_to_call_ns), so all servers know them within `store_poll` */
 	group->next_call_ns = tick->now_ns + poll_ns - poll_ns / 4;
 	group->has_left = tick->is_stopping;
 	group->call_config = server_config_retain(decider->config);
@@ -523,7 +501,10 @@ static void finish_call(struct group_tick *tick)
 	group->call_config = NULL;
 }
 
-/* Returns when the next call has to be sent. When the server stops: one at once, then never. */
+/*
+ * Returns when the next call has to be sent: at most every quarter of `store_poll` if there is
+ * something to report. When the server stops: one at once, then never.
+ */
 static uint64_t when_to_call_ns(const struct group_tick *tick)
 {
 	const struct quorum_group *group = tick->group;

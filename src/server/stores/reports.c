@@ -54,9 +54,9 @@ void reports_set_context(struct decider *decider)
 	decider->context.claim_store = has_store ? decider->shared->stores.items[0].store : NULL;
 }
 
-/* Calls the first store, which passes the reports of all servers. */
-static void submit_exchange(struct decider *decider, struct exchange *exchange, const char *name,
-                            void (*done)(struct store_operation *operation))
+/* Calls the first store, which passes the reports of all servers. It stores them by their giver. */
+static void submit_exchange(struct decider *decider, struct exchange *exchange,
+                            const char *giver_name, void (*done)(struct store_operation *operation))
 {
 	struct store *store = decider->shared->stores.items[0].store;
 
@@ -65,7 +65,7 @@ static void submit_exchange(struct decider *decider, struct exchange *exchange, 
 	             .limit = &decider->shared->reports.placeholder,
 	             .at = decider->context.at,
 	             .call = {.op = ALGO_EXCHANGE_REPORTS}},
-	    .limit_name = name,
+	    .limit_name = giver_name, /* the call is about no limit */
 	    .done = done,
 	};
 	store->kind->submit(decider->store_clients->by_store[store->index], &exchange->operation);
@@ -128,18 +128,21 @@ void reports_forward(void *context, const struct plan *plan)
 
 /* Receiving reports */
 
-/* Ends a permit that this server granted. Another server has counted the outcome. */
+/* Ends a permit that this server granted. The sender of a report has counted the outcome. */
 static void end_reported_permit(struct decider *decider, struct slice report)
 {
 	struct report_header header;
-	struct slice text = {report.data + sizeof header, report.len - sizeof header};
+	struct slice text;
 	struct weir_permits permits;
 	struct engine_names names;
 	struct plan plan;
 
-	if (report.len < sizeof header || !permit_read(decider, text, &permits, &names))
+	if (report.len < sizeof header)
 		return;
 	memcpy(&header, report.data, sizeof header);
+	text = (struct slice){report.data + sizeof header, report.len - sizeof header};
+	if (!permit_read(decider, text, &permits, &names))
+		return;
 	if (engine_prepare_permits(decider->config->engine, &permits, &names, &decider->arena, &plan) !=
 	    WEIR_OK)
 		return;
@@ -173,8 +176,11 @@ static void on_reports_received(struct store_operation *operation)
 		net_loop_wake(reports->loop);
 }
 
-/* Whether permits of this server can be reported to other servers. */
-static bool issues_reported_permits(const struct decider *decider)
+/*
+ * Whether this server grants permits that only it can end when another server gets the report:
+ * those of limits whose state is here, and not at a store.
+ */
+static bool grants_reported_permits(const struct decider *decider)
 {
 	const struct weir_engine *engine = decider->config->engine;
 	const struct weir_table *table = decider->shared->table;
@@ -195,7 +201,7 @@ static void fetch_reports(struct decider *decider, uint64_t now_ns)
 	uint64_t poll_ns = decider->config->rules->store_poll_ns;
 
 	reports->due_ns = now_ns + poll_ns - poll_ns / 4;
-	if (!issues_reported_permits(decider))
+	if (!grants_reported_permits(decider))
 		return;
 	reports->is_fetching = true;
 	exchange_begin_fetch(&reports->exchange);
@@ -210,7 +216,8 @@ static void set_present_time(struct decider *decider)
 
 /*
  * Handles a fetch that has ended, and begins the next one when it is due. Reads the clock only when
- * there is something to do: this is called in each iteration.
+ * there is something to do: this is called in each iteration. The first worker fetches for all.
+ * Returns 0 while it fetches, since the end of a fetch wakes the loop.
  */
 uint64_t reports_tick(struct decider *decider)
 {

@@ -1,6 +1,7 @@
 /*
  * store_clients.c: opens and runs the store clients of one worker: its connections to the Redis
- * stores, which the worker's loop serves. An alarm of the loop calls clients that are due.
+ * stores, which the worker's loop serves. An alarm of the loop (`loop_alarm_ns`) calls clients
+ * whose own alarm (`base.alarm_ns`) is due.
  */
 #include "server/stores/store_clients.h"
 
@@ -15,7 +16,7 @@ int store_clients_open(struct store_clients *clients, struct net_loop *loop,
 		int status;
 
 		server_transport_open(&transport->base, loop);
-		transport->armed_ns = 0;
+		transport->loop_alarm_ns = 0;
 		status =
 		    redis_client_open(stores->items[i].store, &transport->base.base, &clients->by_store[i]);
 		if (status != WEIR_OK)
@@ -48,8 +49,8 @@ void store_clients_tick(struct store_clients *clients)
 	for (size_t i = 0; i < n; i++) {
 		struct client_transport *transport = &clients->transports[i];
 
-		if (transport->armed_ns != 0 && transport->armed_ns <= now_ns)
-			transport->armed_ns = 0; /* the loop's alarm has gone off */
+		if (transport->loop_alarm_ns != 0 && transport->loop_alarm_ns <= now_ns)
+			transport->loop_alarm_ns = 0; /* the loop's alarm has gone off */
 		if (transport->base.alarm_ns == 0 || transport->base.alarm_ns > now_ns)
 			continue;
 		transport->base.alarm_ns = 0;
@@ -83,8 +84,8 @@ void store_clients_stop(struct store_clients *clients)
 }
 
 /*
- * `armed_ns` is when the loop calls a client. It is moved if the client's own alarm is earlier, but
- * not if that is later, which would cost a system call in each iteration.
+ * The loop's alarm is moved if the client's own is earlier, but not if that is later, which would
+ * cost a system call in each iteration.
  */
 uint64_t store_clients_due(struct store_clients *clients)
 {
@@ -95,10 +96,10 @@ uint64_t store_clients_due(struct store_clients *clients)
 		struct client_transport *transport = &clients->transports[i];
 
 		if (transport->base.alarm_ns != 0 &&
-		    (transport->armed_ns == 0 || transport->base.alarm_ns < transport->armed_ns))
-			transport->armed_ns = transport->base.alarm_ns;
-		if (transport->armed_ns != 0 && (due_ns == 0 || transport->armed_ns < due_ns))
-			due_ns = transport->armed_ns;
+		    (transport->loop_alarm_ns == 0 || transport->base.alarm_ns < transport->loop_alarm_ns))
+			transport->loop_alarm_ns = transport->base.alarm_ns;
+		if (transport->loop_alarm_ns != 0 && (due_ns == 0 || transport->loop_alarm_ns < due_ns))
+			due_ns = transport->loop_alarm_ns;
 	}
 	return due_ns;
 }

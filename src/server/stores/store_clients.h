@@ -17,7 +17,8 @@
 /* The transport of a client, and the alarm that is set for it. */
 struct client_transport {
 	struct server_transport base;
-	uint64_t armed_ns; /* when the loop's alarm is set for it, at or before base.alarm_ns; or 0 */
+	/* when the loop's alarm goes off for the client: at or before base.alarm_ns, its own; or 0 */
+	uint64_t loop_alarm_ns;
 };
 
 struct store_clients {
