@@ -254,6 +254,13 @@ def test_an_empty_rule_no_means_all_rules(koala):
     assert (answer.status, answer.json["err_no"]) == (400, -1)
 
 
+def test_pages_of_rules_are_empty_without_rules(serve):
+    server = serve(config="limits:\n  a: {algorithm: token_bucket, rate: 1/s}\n")
+    for path in ("/dump/counter", "/dump/policy"):
+        answer = server.get(path)
+        assert (answer.status, answer.text) == (200, "")
+
+
 def test_the_error_of_a_key_that_is_too_long_names_the_parameter(koala):
     server = koala()
     long = "x" * 1100
