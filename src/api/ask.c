@@ -12,12 +12,17 @@ static bool is_chosen_time(uint64_t now_ns)
 	return now_ns != 0 && now_ns != WEIR_NOW;
 }
 
+/* `unusable_permit` is where the caller wants a permit of a kind that the call can't give, or NULL.
+ */
 int ask_to_call(const struct weir_ask *ask, const void *unusable_permit, struct algo_call *call)
 {
+	bool has_reserved = ask->reserved[0] || ask->reserved[1];
+	bool has_zero_time = ask->now_ns == WEIR_ZERO || ask->deadline_ns == WEIR_ZERO;
+
 	if (ask->priority > WEIR_PRIORITY_LOWEST)
 		return WEIR_ERANGE;
-	if (unusable_permit || ask->reserved[0] || ask->reserved[1] || ask->now_ns == WEIR_ZERO ||
-	    ask->deadline_ns == WEIR_ZERO || (ask->deadline_ns != 0 && is_chosen_time(ask->now_ns)))
+	if (unusable_permit || has_reserved || has_zero_time ||
+	    (ask->deadline_ns != 0 && is_chosen_time(ask->now_ns)))
 		return WEIR_EINVAL;
 	*call = (struct algo_call){
 	    .op = ALGO_ACQUIRE,

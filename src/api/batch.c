@@ -1,6 +1,8 @@
 /*
- * batch.c: decides many requests in one public call, weir_acquire_batch. Requests in memory go
- * through a pipeline (engine/pipeline.h), so that the waits for memory overlap.
+ * batch.c: decides many requests in one public call, weir_acquire_batch. If the table counts in
+ * this process's memory, the requests go through a pipeline (engine/pipeline.h), so that the waits
+ * for memory overlap. If it counts at a remote store, each request is a plan of one step, and the
+ * steps of all go to the store together.
  */
 #include <stdlib.h>
 
@@ -187,7 +189,7 @@ static void prepare_remote_item(struct remote_batch *batch, struct weir_request 
 
 /*
  * Decides all items, in rounds: the steps that all plans submit in one round go to the store
- * together. The last round is the one in which no plan has submitted a step.
+ * together. Mostly one round decides all; the last is the one in which no plan submits a step.
  */
 static void decide_remote_items(struct remote_batch *batch)
 {
@@ -200,7 +202,7 @@ static void decide_remote_items(struct remote_batch *batch)
 		remote->pending += item->state == ENGINE_SUBMITTED;
 	}
 	while (remote->pending > 0) {
-		remote_wait(remote, &batch->context);
+		remote_wait(remote, &batch->context); /* until `pending` is 0 */
 		for (size_t i = 0; i < batch->count; i++) {
 			struct remote_item *item = &batch->items[i];
 
@@ -239,7 +241,7 @@ static int acquire_remote_part(struct weir_table *table, struct weir_request *re
 /* As many requests as a store client takes at once. */
 #define REMOTE_PART_MAX ((size_t)16 << 10)
 
-/* Acquires in parts, each of which is one round trip. Returns the first error. */
+/* Acquires in parts, each of which is mostly one round trip. Returns the first error. */
 static int acquire_remote(struct weir_table *table, struct weir_request *requests, size_t n,
                           struct moment at, struct weir_decision *decisions)
 {

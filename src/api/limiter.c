@@ -65,7 +65,7 @@ __attribute__((noinline, flatten)) static uint64_t limiter_run_slow(struct weir_
 	struct algo_decision outcome;
 	uint64_t until_ns;
 
-	if (step.limit->algorithm->draws) {
+	if (step.limit->algorithm->draws) { /* it denies a random share, and has no state to expire */
 		limit_draw(&limiter->limit, &call, at, d);
 		return 0;
 	}
@@ -175,7 +175,7 @@ static bool may_be_outstanding(const struct weir_limiter *limiter, const struct 
 
 /*
  * Runs `call`, a refund or report, on the charge of a permit. Returns ENOTFOUND if the permit was
- * not outstanding.
+ * not outstanding; the call then has no cost, and only fills in the decision.
  */
 static int limiter_end_permit(struct weir_limiter *limiter, const struct weir_permit *permit,
                               struct algo_call call, uint64_t now_ns,
@@ -202,7 +202,11 @@ int weir_limiter_refund_permit(weir_limiter *limiter, const struct weir_permit *
 	return limiter_end_permit(limiter, permit, (struct algo_call){.op = op}, now_ns, decision);
 }
 
-/* Reports if the fast path can't, or if the limit does not judge outcomes. */
+/*
+ * Reports if the fast path can't. A report to a limit on concurrency ends the permit. Limits that
+ * are neither that nor judge outcomes count no reports: the result only says whether the permit is
+ * outstanding.
+ */
 __attribute__((noinline)) static int report_slow(struct weir_limiter *limiter,
                                                  const struct weir_permit *permit,
                                                  const struct weir_report *report, uint64_t now_ns)
@@ -256,15 +260,17 @@ static bool decide_limiter(struct wait *wait, enum wait_position position, uint6
 	struct limiter_wait *waiting = (struct limiter_wait *)wait;
 	struct weir_limiter *limiter = waiting->limiter;
 	struct algo_call call = waiting->call;
-	bool may_overtake = call.cost > 0 && position < WAIT_FIRST;
-	bool is_behind = may_overtake && waitlist_has(waitlist_at(&limiter->waiting), wait->key_hash);
+	bool only_asks = call.cost == 0;
+	bool is_first = position >= WAIT_FIRST; /* a new request, too, is behind those that wait */
+	bool is_behind =
+	    !only_asks && !is_first && waitlist_has(waitlist_at(&limiter->waiting), wait->key_hash);
 	enum weir_reason reason;
 
 	if (is_behind)
 		call.op = ALGO_PEEK;
 	call.max_wait_ns = max_wait_ns;
 	waiting->until_ns = limiter_run(limiter, &call, at, d);
-	if (call.cost == 0 || (d->allowed && !is_behind))
+	if (only_asks || (d->allowed && !is_behind))
 		return true;
 	reason = wait_refusal_reason(wait->limit, position, max_wait_ns, d);
 	if (reason != WEIR_REASON_OK)

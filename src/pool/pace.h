@@ -2,6 +2,7 @@
 #ifndef POOL_PACE_H
 #define POOL_PACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <weir/weir.h>
@@ -10,7 +11,7 @@
 #define PACE_CATCH_UP_NS (UINT64_C(100) * 1000 * 1000)
 
 struct pace {
-	uint64_t p, q;    /* p/q ns from start to start; q is 0 when there is no rate */
+	uint64_t p, q;     /* p/q ns from start to start; q is 0 when there is no rate */
 	uint64_t start_ns; /* the next is at start_ns + rest/q */
 	uint64_t rest;
 	uint64_t missed; /* starts lost */
@@ -18,6 +19,11 @@ struct pace {
 
 /** Errors: as weir_limit_open. */
 int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error);
+
+static inline bool pace_has_rate(const struct pace *pace)
+{
+	return pace->q > 0;
+}
 
 /** After idleness: the next start is not in the past. */
 void pace_resume(struct pace *pace, uint64_t now_ns);

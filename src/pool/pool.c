@@ -125,7 +125,7 @@ static bool pop_task(struct weir_pool *pool, struct task *task)
 			pthread_cond_wait(&pool->has_task_or_stopped, &pool->lock);
 			continue;
 		}
-		if (pool->pace.q == 0)
+		if (!pace_has_rate(&pool->pace))
 			break;
 		now_ns = os_monotonic_ns();
 		if (now_ns >= pool->pace.start_ns) {
@@ -139,7 +139,7 @@ static bool pop_task(struct weir_pool *pool, struct task *task)
 	*task = pool->ring[pool->first];
 	pool->first = (pool->first + 1) % pool->capacity;
 	pool->stats.waiting--;
-	if (pool->pace.q > 0 && pool->stats.waiting > 0)
+	if (pace_has_rate(&pool->pace) && pool->stats.waiting > 0) /* for the next start */
 		pthread_cond_signal(&pool->has_task_or_stopped);
 	return true;
 }
@@ -292,7 +292,7 @@ static int push_task(struct weir_pool *pool, struct task *task, bool wants_ticke
 	}
 	if (wants_ticket && !(task->ticket = ticket_new()))
 		return WEIR_ENOMEM;
-	if (pool->pace.q > 0 && pool->stats.waiting == 0)
+	if (pace_has_rate(&pool->pace) && pool->stats.waiting == 0)
 		pace_resume(&pool->pace, os_monotonic_ns());
 	pool->ring[(pool->first + pool->stats.waiting) % pool->capacity] = *task;
 	pool->stats.waiting++;

@@ -40,7 +40,9 @@ uint64_t histogram_quantile(const struct histogram *histogram, double q)
 {
 	uint64_t rank = (uint64_t)ceil(q * (double)histogram->count), values = 0;
 
-	for (unsigned i = 0; rank < histogram->count && i < HISTOGRAM_BUCKETS; i++) {
+	if (rank >= histogram->count) /* the highest rank, whose value is known exactly */
+		return histogram->max;
+	for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
 		uint64_t middle = least_of_bucket(i) + (UINT64_C(1) << shift_of(i)) / 2;
 
 		values += histogram->buckets[i];

@@ -5,16 +5,19 @@
  *
  * A pair that has a counter adds to it. Another pair takes over the smallest counter with its
  * count, by which it may then be too high: its error. Counters start at zero without a pair, so
- * a newcomer always takes one over. The counts of a loop add up to its W denials, hence the
- * smallest of m counters is at most W/m. A pair without a counter was denied no more often than
- * that. Halving all counts at once changes neither their order nor these bounds, but for rounding:
- * 1/2 + 1/4 + ..., less than one denial.
+ * a newcomer always takes one over. The counts add up to the W denials, hence the smallest of m
+ * counters is at most W/m. A pair without a counter was denied no more often than that. Halving all
+ * counts at once changes neither their order nor these bounds, but for rounding: 1/2 + 1/4 + ...,
+ * less than one denial.
  *
- * Each event loop of the server has counters of its own. A position that goes round the counters
- * finds the smallest: any that has the least count. Only when none has it any more, the least count
- * is computed again. In a flood of newcomers most counters have it.
+ * Each event loop of the server has such counters of its own. A position that goes round the
+ * counters finds the smallest: any that has the least count. Only when none has it any more, the
+ * least count is computed again. In a flood of newcomers most counters have it.
  *
- * Merging: if a loop has no counter of a pair, its smallest count stands for it.
+ * Merging: if a loop has no counter of a pair, its smallest count stands for it. So a pair's sum
+ * begins with the smallest counts of all loops (the floor), and each counter of the pair adds by
+ * how much it is above its loop's smallest. Errors are added up in the same way, so one may be
+ * negative before the floor is added.
  */
 #include "stats/top_denied.h"
 
@@ -28,7 +31,7 @@
 
 #define CHAINS       (2 * TOP_COUNTERS) /* a power of two */
 #define HALF_LIFE_NS (60 * NS_PER_S)
-#define HALVINGS_MAX 31 /* the shift that leaves nothing */
+#define HALVINGS_MAX 31 /* the widest shift; it leaves 1 at most */
 
 struct name {
 	const char *limit; /* NULL until a pair has the counter */
@@ -180,8 +183,10 @@ struct entry {
 	struct name name;
 };
 
-/* Copies the counters in use, less the smallest count, which it adds to *floor. Returns their
- * number. */
+/*
+ * Copies the counters in use, less the smallest count, which it adds to *floor: see "Merging"
+ * above. Returns their number.
+ */
 static size_t copy_loop(struct loop *loop, uint64_t now_ns, struct entry *out, int64_t *floor)
 {
 	int64_t least;

@@ -27,14 +27,16 @@ size_t wait_queue_max(const struct algo_limit *limit)
 
 /*
  * `d` is a denial, or allows although requests before this one wait. Returns OK if this request is
- * to wait as well.
+ * to wait as well. If its retry_after_ns is an estimate, it waits even for longer than it may: the
+ * estimate may be too long.
  */
 enum weir_reason wait_refusal_reason(const struct algo_limit *limit, enum wait_position position,
                                      uint64_t max_wait_ns, const struct weir_decision *d)
 {
 	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
 	bool may_pass_in_time = limit->algorithm->retry_is_estimate || d->retry_after_ns <= patience_ns;
-	bool was_ready_to_wait = !limit->paced && (position != WAIT_NEW || patience_ns > 0);
+	bool has_waited = position != WAIT_NEW;
+	bool was_ready_to_wait = !limit->paced && (has_waited || patience_ns > 0);
 
 	if (patience_ns > 0 && may_pass_in_time)
 		return WEIR_REASON_OK;
@@ -43,7 +45,7 @@ enum weir_reason wait_refusal_reason(const struct algo_limit *limit, enum wait_p
 		return WEIR_REASON_NO_ROOM;
 	if (was_ready_to_wait)
 		return WEIR_REASON_WAIT_TOO_LONG;
-	return d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason;
+	return d->allowed ? WEIR_REASON_OVER_LIMIT : d->reason; /* it is left to those that wait */
 }
 
 /* Makes a denial even of a decision that allowed. A denial never has 0 as its retry_after_ns. */

@@ -90,7 +90,7 @@ static uint64_t as_max_wait(uint64_t left_ns)
 
 /*
  * Has the caller's function decide the request, which may wait for `left_ns`. Returns false if it
- * must wait for a key.
+ * must wait for a key: the function has set wait->key_hash and wait->limit then.
  */
 static bool decide_now(struct wait *wait, enum wait_position position, uint64_t left_ns,
                        struct weir_decision *d)
@@ -119,12 +119,12 @@ static bool try_until_decided(struct wait *wait, struct sleeper *self, uint64_t 
 
 		if (decide_now(wait, is_first ? self->position_if_first : WAIT_BEHIND, left_ns, d))
 			return true;
-		if (was_dropped(self)) {
+		if (was_dropped(self)) { /* the last try was above */
 			wait->deny(wait, WEIR_REASON_QUEUE_FULL, clock_moment(wait->clock), d);
 			return true;
 		}
-		if (wait->key_hash != self->waiter.hash) { /* another key has denied it */
-			self->position_if_first = WAIT_YIELDED;
+		if (wait->key_hash != self->waiter.hash) {  /* another key has denied it */
+			self->position_if_first = WAIT_YIELDED; /* as it leaves this queue to others */
 			return false;
 		}
 		next_try_ns = u64_min(self->queue_deadline_ns, sat_add(now_ns, d->retry_after_ns));
@@ -133,8 +133,10 @@ static bool try_until_decided(struct wait *wait, struct sleeper *self, uint64_t 
 	}
 }
 
-/* Waits in the queue of one key. Returns false if the request is not decided afterwards, because
- * the thread must wait for another key. */
+/*
+ * Waits in the queue of one key. Returns false if the request is not decided afterwards, because
+ * the thread must wait for another key.
+ */
 static bool wait_in_queue(struct wait *wait, struct sleeper *self, uint64_t deadline_ns,
                           struct weir_decision *d)
 {
@@ -195,7 +197,10 @@ uint64_t wait_max_until(uint64_t deadline_ns)
 	return as_max_wait(deadline_remaining_ns(deadline_ns));
 }
 
-/* Decides the request, and waits as long as needed. Returns 0, or ENOMEM. */
+/*
+ * Decides the request, and waits as long as needed. `max_wait_ns` is what wait_max_until returned,
+ * so not 0: the default of the limit is for calls that do not block. Returns 0, or ENOMEM.
+ */
 int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *d)
 {
 	uint64_t left_ns = max_wait_ns == WEIR_ZERO ? 0 : max_wait_ns;

@@ -202,8 +202,8 @@ static bool drop_lower(struct waitlist *list, struct waiter **link, const struct
 }
 
 /*
- * Adds the waiter to its key's queue, which may have `max`. Counting it is followed by a full
- * barrier, see the head of this file.
+ * Adds the waiter to its key's queue, which may have `max` waiters. Counting it is followed by a
+ * full barrier, see the head of this file.
  */
 enum waitlist_joined waitlist_join(struct waitlist *list, struct waiter *waiter, size_t max)
 {
