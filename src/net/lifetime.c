@@ -27,9 +27,13 @@ static void free_filter(struct conn_filter *filter)
 	free(filter);
 }
 
-/* Makes a connection without a socket. Returns NULL if there is no memory. */
+/*
+ * Makes a connection, to which accepting or connecting adds the socket. Returns NULL if there is no
+ * memory.
+ */
 struct net_conn *conn_create(struct net_loop *loop, const struct net_kind *kind)
 {
+	/* A filter may deliver all that one read had in addition to what is there. */
 	size_t input_max = loop->options.input_max + (kind->filter ? READ_MAX : 0);
 	struct net_conn *conn = calloc(1, sizeof *conn + kind->conn_size);
 

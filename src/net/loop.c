@@ -46,14 +46,14 @@ static bool drain_connections(struct net_loop *loop)
 		if (conn->is_dialled) /* stays open: clients' answers may need it */
 			drained &= !conn_has_unsent(conn);
 		else if (conn_is_idle(conn) && !conn_append_last_output(conn))
-			conn_kill(conn);
+			conn_kill(conn); /* otherwise its last output is written first */
 		else
 			drained = false;
 	}
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }
 
-/* Runs before a poll that does not block; the owner's `process` follows. */
+/* Runs before a poll that does not block; on_polled follows. */
 static void on_poll_again(uv_idle_t *idle)
 {
 	deliver_backlogs(idle->data);

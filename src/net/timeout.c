@@ -1,6 +1,7 @@
 /*
- * timeout.c: checks at each tick whether a connection exceeds the timeout that its state has (idle,
- * reading a request, writing, closing), and ends it then.
+ * timeout.c: checks at each tick whether a connection exceeds the timeout that its state has, and
+ * ends it then. There is one for a connection that is idle, one in which a request arrives or an
+ * answer is written, one that closes, and one beyond the greatest number of connections.
  */
 #include "net/internal.h"
 
@@ -26,51 +27,76 @@ bool conn_append_last_output(struct net_conn *conn)
 	return conn->kind->stop(conn->loop->context, conn);
 }
 
+/* A long write reports only its end: progress shows in how much of it is left at each tick. */
+static void record_write_progress(struct net_conn *conn, uint64_t now_ms)
+{
+	size_t unwritten = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
+
+	if (unwritten != conn->unwritten_at_tick)
+		conn->progress_at_ms = now_ms;
+	conn->unwritten_at_tick = unwritten;
+}
+
+/* How long the present state of a connection may last. */
+struct state_timeout {
+	uint64_t since_ms; /* when the state began, or last made progress */
+	uint64_t ms;       /* 0: for ever */
+	bool is_idle;
+};
+
 /*
- * Ends a connection whose peer was silent in one state for too long: `since_ms` is when the state
- * began or last made progress, `timeout_ms` how long it may last; 0 means for ever.
+ * Returns the timeout of a connection that receives a request or nothing. The beginning of a
+ * request may be with the owner (an unfinished stream of HTTP/2), in our input, or in TLS.
  */
+static struct state_timeout input_timeout(const struct net_conn *conn)
+{
+	uint64_t request_ms = conn->loop->options.request_timeout_ms;
+
+	if (conn->partial_request)
+		return (struct state_timeout){conn->partial_since_ms, request_ms, false};
+	if (conn->input.len > 0 || filter_has_partial(conn->filter))
+		return (struct state_timeout){conn->request_since_ms, request_ms, false};
+	return (struct state_timeout){conn->progress_at_ms, idle_timeout_ms(conn), true};
+}
+
+/* A connection with requests to answer has no timeout; but if its client has left, it ends. */
+static void check_peer(struct net_conn *conn, uint64_t now_ms)
+{
+	/* While input is not read, its end is not seen. */
+	if (conn_waits_for_answer(conn) && conn->paused && net_conn_peer_has_left(conn))
+		conn_kill(conn);
+	conn->partial_since_ms = now_ms; /* the next request has its whole time from now on */
+}
+
 void conn_check_timeout(struct net_conn *conn, uint64_t now_ms)
 {
-	const struct net_options *options = &conn->loop->options;
-	uint64_t since_ms = conn->progress_at_ms, timeout_ms = idle_timeout_ms(conn);
-	bool is_idle = false;
+	struct state_timeout timeout;
+	bool is_rejection = false;
 
 	if (conn->state == CONN_CONNECTING)
 		return; /* the timer of net_loop_dial bounds it */
 	if (conn->state == CONN_LINGERING) {
-		since_ms = conn->request_since_ms; /* here: since our side has ended */
-		timeout_ms = LINGER_MS;
+		/* Here the member says since when our side has ended. */
+		timeout = (struct state_timeout){conn->request_since_ms, LINGER_MS, false};
 	} else if (conn->queued_bytes > 0) {
-		/* A long write reports only its end: progress shows in what is left of it. */
-		size_t unwritten = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
-
-		if (unwritten != conn->unwritten_at_tick)
-			conn->progress_at_ms = since_ms = now_ms;
-		conn->unwritten_at_tick = unwritten;
-		timeout_ms = options->write_timeout_ms;
+		record_write_progress(conn, now_ms);
+		timeout = (struct state_timeout){conn->progress_at_ms, conn->loop->options.write_timeout_ms,
+		                                 false};
 	} else if (conn->in_reserve && conn->state == CONN_OPEN) {
-		since_ms = conn->opened_at_ms;
-		timeout_ms = NET_RESERVE_MS;
-		if (now_ms - since_ms >= timeout_ms)
-			net_conn_count_rejection(conn);
+		/* Beyond the greatest number of connections: it must send its first request soon. */
+		timeout = (struct state_timeout){conn->opened_at_ms, NET_RESERVE_MS, false};
+		is_rejection = true;
 	} else if (conn->pending_count > 0 || conn->has_backlog) {
-		if (conn_waits_for_answer(conn) && conn->paused && net_conn_peer_has_left(conn))
-			conn_kill(conn);
-		conn->partial_since_ms = now_ms;
+		check_peer(conn, now_ms);
 		return;
-	} else if (conn->partial_request) {
-		since_ms = conn->partial_since_ms;
-		timeout_ms = options->request_timeout_ms;
-	} else if (conn->input.len > 0 || filter_has_partial(conn->filter)) {
-		since_ms = conn->request_since_ms;
-		timeout_ms = options->request_timeout_ms;
 	} else {
-		is_idle = true;
+		timeout = input_timeout(conn);
 	}
-	if (timeout_ms == 0 || now_ms - since_ms < timeout_ms)
+	if (timeout.ms == 0 || now_ms - timeout.since_ms < timeout.ms)
 		return;
-	if (is_idle && conn_append_last_output(conn))
+	if (is_rejection)
+		net_conn_count_rejection(conn);
+	if (timeout.is_idle && conn_append_last_output(conn))
 		net_conn_finish(conn);
 	else
 		conn_fail(conn, conn->state == CONN_LINGERING ? 0 : UV_ETIMEDOUT);

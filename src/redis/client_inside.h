@@ -84,7 +84,7 @@ struct redis_node {
 	struct connection *connection; /* NULL until it is ready */
 	/* Commands that wait for the connection, or until fewer calls are under way. */
 	struct command_list waiting;
-	/* While retries are assigned: the end of the commands that were waiting before. */
+	/* While retries are assigned: the link at the end of the commands that waited before. */
 	struct redis_command **older_waiting_end;
 	size_t weight_under_way;    /* the sum of the calls without a reply */
 	bool reached_weight_max;    /* therefore commands wait */
@@ -95,9 +95,9 @@ struct redis_node {
 	bool check_loads_script;    /* it loads and calls a script, which must succeed, ... */
 	bool scripts_are_refused;   /* the user may not call scripts, or Redis runs none at present */
 	uint64_t ready_deadline_ns; /* 0 once the connection is ready */
-	/* The client has checked its deadlines too late, and reads replies before it checks again. */
-	bool replies_may_be_unread;
-	uint64_t era; /* of its availability, when the node was connected or has recovered */
+	/* The client was late at its last check of deadlines, and has read replies since. */
+	bool was_checked_late;
+	uint64_t era;           /* of its availability, when the node was connected or has recovered */
 	bool must_not_be_freed; /* one of its functions is under way */
 	bool must_request_map;  /* request the map of slots from it when it is ready */
 	bool is_sentinel;
@@ -106,6 +106,12 @@ struct redis_node {
 	char unusable_because[200];    /* why the node has to be made unavailable, or "" */
 	bool must_be_closed;           /* the connection, for the same reason */
 };
+
+/** Whether the node's connection is ready for commands: Redis has accepted the greeting. */
+static inline bool node_is_ready(const struct redis_node *node)
+{
+	return node->ready_deadline_ns == 0;
+}
 
 #define BATCH_INDEX_SIZE 256 /* a power of two, above CALL_COMMANDS_MAX */
 

@@ -98,7 +98,7 @@ void map_record_failure(struct redis_client *client, unsigned number, const char
 /* Asks a node if that is due and the node is ready. */
 void map_ask_if_due(struct redis_node *node)
 {
-	if (!node->must_request_map || node->ready_deadline_ns != 0)
+	if (!node->must_request_map || !node_is_ready(node))
 		return;
 	node->must_request_map = false;
 	if (node->is_sentinel)

@@ -20,7 +20,10 @@ static void notify_switch(const struct redis_client *client, const char *why)
 		options->switched(options->context, &client->store->store, why);
 }
 
-/* Makes the node unavailable, and reports that for the store if the node serves slots. */
+/*
+ * Makes the node unavailable until a recovery check, which is due at `check_ns`. If the node serves
+ * slots, reports that for the store. Other nodes are checked only when something is sent to them.
+ */
 void recovery_set_unavailable(struct redis_client *client, unsigned number, const char *why,
                               uint64_t check_ns)
 {
@@ -65,17 +68,20 @@ static void set_recovered(struct redis_node *node)
 /* The reply to the last command of a check, a write, decides about the node. */
 static void on_write_reply(struct redis_node *node, const struct redis_reply *reply)
 {
-	bool is_cluster = node->client->store->url.cluster, accepts_commands;
-	enum error_effect error;
+	bool is_cluster = node->client->store->url.cluster, is_error, accepts_commands;
+	enum error_effect error = ERROR_FAILS_CALL;
 
 	node->check_is_under_way = false;
-	if (!reply)
+	if (!reply) /* the connection has ended */
 		return;
-	error = reply->type == REDIS_ERROR ? error_effect_of(reply->text) : ERROR_FAILS_CALL;
+	is_error = reply->type == REDIS_ERROR;
+	if (is_error)
+		error = error_effect_of(reply->text);
 	node->must_be_closed |= error == ERROR_CONNECTION_USELESS;
-	node->is_replica |= reply->type == REDIS_ERROR && redis_error_is(reply->text, "READONLY");
+	node->is_replica |= is_error && redis_error_is(reply->text, "READONLY");
 	/* In a cluster another node may have the key; elsewhere nobody would serve it. */
-	accepts_commands = error == ERROR_FAILS_CALL || (error == ERROR_REDIRECTS && is_cluster);
+	accepts_commands =
+	    !is_error || error == ERROR_FAILS_CALL || (error == ERROR_REDIRECTS && is_cluster);
 	if (node->must_be_closed)
 		snprintf(node->unusable_because, sizeof node->unusable_because, "it accepts no writes");
 	else if (accepts_commands && !node->scripts_are_refused)

@@ -32,7 +32,7 @@ static void set_unavailable(const struct redis_node *node, const char *why, uint
 	recovery_set_unavailable(node->client, node->number, text, check_ns);
 }
 
-/* Frees a node that the client has removed from its array. */
+/* Frees a node that is not in the client's array. Commands of its calls fail. */
 static void node_free(struct redis_node *node)
 {
 	if (node->dialer)
@@ -83,11 +83,11 @@ static void check_recovery_if_due(struct redis_client *client, unsigned number)
 	if (availability_is_up(availability) || client->is_closing)
 		return;
 	if (availability_claim_check(availability, client_now_ns(client))) {
-		if (node && node->ready_deadline_ns == 0)
+		if (node && node_is_ready(node))
 			recovery_check_send(node);
 		else if (!node && sentinels_node_has_host(client->store->cluster, number))
-			node_open(client, number); /* sends the check when it is ready */
-		cluster_doubt(client->store->cluster);
+			node_open(client, number);         /* sends the check when it is ready */
+		cluster_doubt(client->store->cluster); /* another node may have its slots by now */
 	}
 	client_alarm_at(client, availability_check_ns(availability));
 }
@@ -95,7 +95,7 @@ static void check_recovery_if_due(struct redis_client *client, unsigned number)
 /* Whether the node is connected, and has nothing under way or to send. */
 static bool node_is_idle(const struct redis_node *node)
 {
-	return node->ready_deadline_ns == 0 && !node_calls(node)->first && !node->waiting.first;
+	return node_is_ready(node) && !node_calls(node)->first && !node->waiting.first;
 }
 
 /* Closes the connection, unless something is under way. */
@@ -109,8 +109,10 @@ static void close_if_idle(struct redis_node *node)
 	node_free(node);
 }
 
-/* Closes the connection because of `why`; its commands fail. The node becomes unavailable unless
- * idle. */
+/*
+ * Closes the connection because of `why`; its commands fail. If the end of the connection is a
+ * failure, the node becomes unavailable until a recovery check, the first at `check_ns`, succeeds.
+ */
 static void drop_node(struct redis_node *node, const char *why, uint64_t check_ns)
 {
 	struct redis_client *client = node->client;
@@ -125,10 +127,10 @@ static void drop_node(struct redis_node *node, const char *why, uint64_t check_n
 	if (node->is_sentinel || node->must_request_map)
 		map_record_failure(client, number, why);
 	if (node->is_replica || dialer_is_of_replica(node->dialer))
-		sentinels_record_role(client->store->cluster, number, false);
+		sentinels_set_replica(client->store->cluster, number, true);
 	if (is_failure)
 		set_unavailable(node, why, check_ns);
-	node_free(node);
+	node_free(node); /* and fails the commands of its calls */
 	commands_fail_all(client, waiting, WEIR_ESTORE);
 	if (is_failure && cluster_node_has_slots(client->store->cluster, number))
 		check_recovery_if_due(client, number);
@@ -141,8 +143,9 @@ static int node_get(struct redis_client *client, unsigned number, struct redis_n
 
 	if (!availability_is_up(availability))
 		check_recovery_if_due(client, number);
-	if (!availability_is_up(availability))
+	if (!availability_is_up(availability)) /* a check may have ended at once */
 		return WEIR_ESTORE;
+	/* A connection from before the last failure is replaced, unless something is under way. */
 	if (client->nodes[number] && client->nodes[number]->era != availability_era(availability))
 		close_if_idle(client->nodes[number]);
 	*node = client->nodes[number] ? client->nodes[number] : node_open(client, number);
@@ -241,15 +244,19 @@ static void ask_for_map(struct redis_client *client)
 		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
-/* Moves the node's newest waiting commands, which are retries, in front of the older ones. */
+/*
+ * Moves the node's newest waiting commands, which are retries, in front of the older ones: those up
+ * to the link that assign_retries has stored. It stored none for a node that was opened since.
+ */
 static void move_retries_to_front(struct redis_node *node)
 {
 	struct command_list *waiting = &node->waiting;
 	struct redis_command **older_end = node->older_waiting_end,
 	                     *retries = older_end ? *older_end : NULL;
+	bool has_older = older_end != &waiting->first;
 
 	node->older_waiting_end = NULL;
-	if (!retries || older_end == &waiting->first)
+	if (!retries || !has_older)
 		return;
 	*waiting->last = waiting->first;
 	waiting->first = retries;
@@ -292,17 +299,19 @@ void nodes_send(struct redis_client *client, struct redis_command *first)
 
 /* Deadlines */
 
-/* Fails the commands whose deadline is over before the connection is ready. */
-static void fail_waiting(struct redis_node *node, uint64_t now_ns)
+/* Fails commands that wait for the connection to be ready, if the first one's deadline is over. */
+static void fail_late_waiting(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
 	uint64_t dialed_at_ns = node->ready_deadline_ns - DIALER_TIME_NS;
 
-	if (node->ready_deadline_ns == 0 || !node->waiting.first ||
-	    node->waiting.first->deadline_ns > now_ns)
+	if (node_is_ready(node) || !node->waiting.first || node->waiting.first->deadline_ns > now_ns)
 		return;
 	count_more(&client->counts.timeouts, 1);
-	/* Connecting has not had the whole timeout yet, so only redirected commands are late. */
+	/*
+	 * Connecting has not had the whole timeout yet, so only redirected commands are late.
+	 * Assigning all commands again fails these, and keeps the others.
+	 */
 	if (now_ns < dialed_at_ns + client->store->options.timeout_ns) {
 		nodes_send(client, command_list_take(&node->waiting));
 		return;
@@ -314,8 +323,8 @@ static void fail_waiting(struct redis_node *node, uint64_t now_ns)
 
 /*
  * Fails the commands of calls that were sent with little of their time left, because the commands
- * were repeated. A node that does not answer within that time is not to blame, so its call gets
- * half of store_timeout, as every other.
+ * were repeated. A node that does not answer within that time is not to blame. So the call goes on
+ * without commands until half of the timeout is over, and only then is the node dropped.
  */
 static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 {
@@ -341,7 +350,7 @@ static uint64_t first_deadline(const struct redis_node *node)
 
 	LIST_EACH(node_calls(node), struct script_call, base.node, call)
 	first_ns = u64_min(first_ns, call->deadline_ns);
-	if (node->ready_deadline_ns != 0)
+	if (!node_is_ready(node))
 		first_ns = u64_min(first_ns, node->ready_deadline_ns);
 	return first_ns;
 }
@@ -353,7 +362,7 @@ static void drop_node_at_deadline(struct redis_node *node, uint64_t now_ns)
 	char why[64];
 
 	count_more(&client->counts.timeouts, 1);
-	if (node->ready_deadline_ns != 0)
+	if (!node_is_ready(node))
 		snprintf(why, sizeof why, "no connection within 1 s");
 	else if (node->is_sentinel)
 		snprintf(why, sizeof why, "no answer within 1 s");
@@ -366,11 +375,16 @@ static void drop_node_at_deadline(struct redis_node *node, uint64_t now_ns)
 /* Sets the alarm for the node's next deadline. */
 static void set_deadline_alarm(struct redis_node *node, uint64_t first_ns)
 {
-	node->replies_may_be_unread = false;
-	if (node->waiting.first && node->ready_deadline_ns != 0)
+	node->was_checked_late = false;
+	if (node->waiting.first && !node_is_ready(node))
 		first_ns = u64_min(first_ns, node->waiting.first->deadline_ns);
 	if (first_ns != UINT64_MAX)
 		client_alarm_at(node->client, first_ns);
+}
+
+static bool is_late_for(uint64_t deadline_ns, uint64_t now_ns)
+{
+	return now_ns > sat_add(deadline_ns, CLIENT_LATE_NS);
 }
 
 /*
@@ -380,23 +394,19 @@ static void set_deadline_alarm(struct redis_node *node, uint64_t first_ns)
 static void node_tick(struct redis_node *node, uint64_t now_ns)
 {
 	uint64_t first_ns;
-	bool client_is_late;
 
-	fail_waiting(node, now_ns);
-	first_ns = first_deadline(node);
-	if (first_ns + CLIENT_LATE_NS >= now_ns || node->replies_may_be_unread) {
-		fail_short_calls(node, now_ns);
-		first_ns = first_deadline(node);
-	}
-	client_is_late = first_ns + CLIENT_LATE_NS < now_ns && !node->replies_may_be_unread;
-	if (first_ns > now_ns) {
-		set_deadline_alarm(node, first_ns);
-	} else if (client_is_late) {
-		node->replies_may_be_unread = true;
+	fail_late_waiting(node, now_ns);
+	if (is_late_for(first_deadline(node), now_ns) && !node->was_checked_late) {
+		node->was_checked_late = true;
 		client_alarm_at(node->client, now_ns + CLIENT_LATE_NS);
-	} else {
-		drop_node_at_deadline(node, now_ns);
+		return;
 	}
+	fail_short_calls(node, now_ns);
+	first_ns = first_deadline(node);
+	if (first_ns > now_ns)
+		set_deadline_alarm(node, first_ns);
+	else
+		drop_node_at_deadline(node, now_ns);
 }
 
 /* Moves all delayed commands to those that are assigned to nodes again at once. */
@@ -467,7 +477,7 @@ void nodes_close(struct redis_client *client)
 	calls_free_unused(client);
 }
 
-/* Events of a connection. The client may be used again afterwards. */
+/* Events of a connection. Each ends with send_pending. */
 
 /* Sends retries, and the batch if it has waited for replies. */
 static void send_pending(struct redis_client *client)
@@ -478,7 +488,7 @@ static void send_pending(struct redis_client *client)
 		client->batch_is_delayed = false;
 		nodes_send(client, batch_take(&client->batch));
 	}
-	client->now_ns = 0;
+	client->now_ns = 0; /* the next call reads the clock */
 }
 
 /* The connection is ready: Redis has accepted the greeting. */
@@ -489,7 +499,7 @@ static void on_accepted(void *context)
 
 	node->connection = dialer_connection(node->dialer);
 	node->ready_deadline_ns = 0;
-	sentinels_record_role(client->store->cluster, node->number, true);
+	sentinels_set_replica(client->store->cluster, node->number, false);
 	if (node->is_sentinel)
 		availability_restore(availability_of(client, node->number));
 	else if (!availability_is_up(availability_of(client, node->number)))
@@ -515,7 +525,7 @@ static void read_bytes(struct redis_node *node, struct slice bytes)
 	                                           : connection_error(node->connection));
 	node->unusable_because[0] = '\0';
 	if (must_be_closed) {
-		node->must_be_closed = true;
+		node->must_be_closed = true; /* so that drop_node counts it as a failure */
 		dialer_blame(node->dialer);
 		drop_node(node, why, check_ns);
 	} else {
@@ -541,7 +551,7 @@ static void on_lost(void *context, const char *why)
 	 * A connection that was ready may succeed again at once; a host that could not be reached will
 	 * not.
 	 */
-	uint64_t wait_ns = node->ready_deadline_ns == 0 ? 0 : RECOVERY_CHECK_NS;
+	uint64_t wait_ns = node_is_ready(node) ? 0 : RECOVERY_CHECK_NS;
 
 	drop_node(node, why, client_now_ns(client) + wait_ns);
 	send_pending(client);

@@ -195,8 +195,8 @@ static void retry_one_by_one(struct redis_client *client, struct script_call *ca
 
 		command->needs_own_call = true;
 		command->asking_node_plus_1 = 0;
-		command->redirect_count =
-		    0; /* while the slot is moving, only the deadline ends the tries */
+		/* While the slot is moving, only the deadline ends the tries. */
+		command->redirect_count = 0;
 		if (waits)
 			command_retry_later(client, command);
 		else
@@ -222,6 +222,7 @@ static void handle_error_reply(struct redis_node *node, struct script_call *call
 	}
 	if (error == ERROR_REDIRECTS && redirect_commands(node, call, text))
 		return;
+	/* Not handled above: the node is not usable, unless the error is of this call alone. */
 	if (error != ERROR_FAILS_CALL)
 		record_unusable(node, text);
 	if (error == ERROR_SCRIPT_REFUSED)
@@ -413,7 +414,7 @@ void node_send(struct redis_node *node)
 	struct redis_client *client = node->client;
 	bool has_written = false, could_not_be_freed = node->must_not_be_freed;
 
-	if (node->ready_deadline_ns != 0)
+	if (!node_is_ready(node))
 		return;
 	node->must_not_be_freed = true;
 	node->older_waiting_end = NULL;

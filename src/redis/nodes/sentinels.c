@@ -119,10 +119,15 @@ static void adopt_master(struct cluster *cluster, unsigned master)
 		cluster_assign_slot(cluster, slot, master);
 }
 
-/* Makes the elected server the master. If none is named yet, has Sentinels asked again soon. */
+/*
+ * Makes the elected server the master. If no Sentinel has named one yet, Sentinels are asked again
+ * soon; but not once the node that stands for the unnamed master is unavailable, because its
+ * recovery checks then ask them.
+ */
 static void end_round(struct cluster *cluster)
 {
-	bool has_no_host = !sentinels_node_has_host(cluster, cluster_node_of(cluster, 0));
+	bool was_never_named = !sentinels_node_has_host(cluster, cluster_node_of(cluster, 0));
+	const struct cluster_node *unnamed = &cluster->nodes[cluster->seed_count - 1];
 	unsigned votes, master = elect(cluster, &votes);
 
 	cluster->round_is_open = false;
@@ -130,23 +135,26 @@ static void end_round(struct cluster *cluster)
 	    elect_among(cluster, cluster->seed_count, &votes) == CLUSTER_NO_NODE;
 	if (master != CLUSTER_NO_NODE)
 		adopt_master(cluster, master);
-	else if (has_no_host &&
-	         availability_is_up(&cluster->nodes[cluster->seed_count - 1].availability))
+	else if (was_never_named && availability_is_up(&unnamed->availability))
 		cluster_doubt(cluster);
 }
 
-/* Ends the round if further answers can't change its result. */
+/*
+ * Ends the round if further answers can't change its result. An answer that comes after the end of
+ * the round counts, too: then the master is elected again.
+ */
 static void end_round_if_decided(struct cluster *cluster)
 {
 	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
+	bool has_majority;
 
 	for (unsigned i = 0; i < cluster->node_count; i++) {
 		asked += cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state != SENTINEL_IDLE;
 		awaited +=
 		    cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state == SENTINEL_ASKED;
 	}
-	if (!cluster->round_is_open || awaited == 0 ||
-	    (2 * votes > asked && !cluster->nodes[master].is_replica))
+	has_majority = 2 * votes > asked && !cluster->nodes[master].is_replica;
+	if (!cluster->round_is_open || awaited == 0 || has_majority)
 		end_round(cluster);
 }
 
@@ -188,7 +196,10 @@ bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t 
 	return begins;
 }
 
-/* Ends a round that has lasted too long. Returns when the client should begin the next one. */
+/*
+ * Ends a round that has lasted too long. Returns when the client should call again: to end the
+ * round that it has begun, or to begin the next one.
+ */
 uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
 {
 	uint64_t due_ns;
@@ -332,14 +343,14 @@ void sentinels_add_learnt(struct cluster *cluster, const struct redis_reply *rep
 	pthread_mutex_unlock(&cluster->mutex);
 }
 
-void sentinels_record_role(struct cluster *cluster, unsigned node, bool is_master)
+void sentinels_set_replica(struct cluster *cluster, unsigned node, bool is_replica)
 {
 	if (!cluster->has_sentinels)
 		return;
 	pthread_mutex_lock(&cluster->mutex);
-	cluster->nodes[node].is_replica = !is_master;
+	cluster->nodes[node].is_replica = is_replica;
 	pthread_mutex_unlock(&cluster->mutex);
-	if (!is_master)
+	if (is_replica)
 		cluster_doubt(cluster);
 }
 

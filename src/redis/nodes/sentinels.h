@@ -46,8 +46,8 @@ void sentinels_fail(struct cluster *cluster, unsigned node, const char *why);
 /** Adds the Sentinels of an answer to `SENTINEL sentinels`. */
 void sentinels_add_learnt(struct cluster *cluster, const struct redis_reply *reply);
 
-/** Records whether a node is a master, by its own reply. */
-void sentinels_record_role(struct cluster *cluster, unsigned node, bool is_master);
+/** Records whether a node is a replica, by its own reply. */
+void sentinels_set_replica(struct cluster *cluster, unsigned node, bool is_replica);
 
 #define SENTINELS_WHY_MAX 300
 
