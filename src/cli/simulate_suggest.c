@@ -318,7 +318,7 @@ static bool bisection_is_exact(const struct search_state *state)
 	return !state->goal.algorithm->unordered && !(state->costs_differ && state->goal.by_requests);
 }
 
-/* Searches the smallest count that denies few enough, and stores it and all points tried. */
+/* Searches for the smallest count that denies few enough, and stores it and all points tried. */
 int suggest_run(struct suggest *suggest, struct weir_error *error)
 {
 	struct search_state state = {.suggest = suggest, .trace.path = suggest->path};

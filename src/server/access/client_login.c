@@ -252,7 +252,10 @@ void client_login_set_user(struct decider *decider, struct net_conn *conn, bool 
 	find_users_again(decider->config->users, conn);
 }
 
-/* Makes the sender of a login the user of its connection. */
+/*
+ * Makes the sender of a login the user of its connection. A REQUEST_LOGIN without an origin has no
+ * login: it makes the user the one that the connection itself proves, as at its beginning.
+ */
 static void login_connection(struct decider *decider, struct work *work, const struct request *r)
 {
 	if (decider->login_error.status == WEIR_OK)
@@ -262,7 +265,10 @@ static void login_connection(struct decider *decider, struct work *work, const s
 		          slice_of(decider->login_error.message));
 }
 
-/* Without users there is one user without a password, as in a Redis that was never given one. */
+/*
+ * Carries out a REQUEST_LOGIN. Without users there is one user without a password, as in a Redis
+ * that was never given one.
+ */
 void client_login_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
 	const struct request_login *login = r->origin ? &r->origin->login : NULL;

@@ -16,13 +16,14 @@
 
 int login_throttle_open(struct login_throttle *throttle)
 {
+	/* one thread; the bucket is the number of logins that may wait for it */
 	const struct weir_pool_options pool = {.workers = 1, .bucket = LOGIN_THROTTLE_WAITING};
 	const struct weir_table_options table = {.capacity = ADDRESSES_MAX};
 	const struct weir_limit_options limit = {.name = "logins",
 	                                         .rate = {WRONG_LOGINS_MAX, 1, WEIR_UNIT_MINUTE}};
 	int status;
 
-	if (throttle->pool)
+	if (throttle->pool) /* an earlier configuration had users */
 		return WEIR_OK;
 	status = weir_table_open(&table, &throttle->failures, NULL);
 	if (status == WEIR_OK)

@@ -30,8 +30,8 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 
 /*
  * Writes the events that the client has not got yet, unless an earlier answer of its connection is
- * still pending. Checks the permission after it has read the events, so that a reload before the
- * last of them counts: then it takes the text back and closes the connection.
+ * still pending. A reload may have taken the permission away. It is checked after the events are
+ * read, so that none is sent that is newer than the reload.
  */
 static void send_events(struct event_stream *event_stream)
 {
@@ -46,10 +46,10 @@ static void send_events(struct event_stream *event_stream)
 		event_stream->next_event =
 		    events_read(events, event_stream->next_event, net_conn_output_space(conn), out);
 	decider_use_newest_config(decider);
-	if (may_follow(decider, conn))
-		return;
-	out->len = len_before;
-	net_conn_abort(conn);
+	if (!may_follow(decider, conn)) {
+		out->len = len_before; /* without the events */
+		net_conn_abort(conn);
+	}
 }
 
 /* Sends a comment, and schedules the next one. */

@@ -47,7 +47,10 @@ struct group_key *group_keys_pop(struct group_keys *keys)
 	return list_of(list_pop(&keys->queue), struct group_key, queue_node);
 }
 
-/* A partial pass visits a part of the map's slots, from where the last one ended. */
+/*
+ * Frees the keys that need not be kept, unless they are queued. A partial pass visits a part of the
+ * map's slots, from where the last one ended. map_next sets `at` behind the slot of the entry.
+ */
 void group_keys_expire(struct group_keys *keys, bool visits_all,
                        bool (*is_kept)(void *context, struct group_key *key), void *context)
 {
@@ -63,7 +66,7 @@ void group_keys_expire(struct group_keys *keys, bool visits_all,
 		if (is_kept(context, key) || list_has(&key->queue_node))
 			continue;
 		map_remove(map, entry);
-		at--; /* removing may have moved another entry to this slot */
+		at--; /* visit the slot again: removing may have moved another entry to it */
 		free(key);
 	}
 	keys->expire_from = end < slot_count ? end : 0;

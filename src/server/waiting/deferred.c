@@ -74,6 +74,7 @@ static void enter_context(struct suspended *suspended, struct saved_context *sav
 static void leave_context(struct suspended *suspended, const struct saved_context *saved)
 {
 	struct decider *decider = suspended->decider;
+	bool all_plans_answered;
 
 	if (suspended->work.kind == REQUEST_BATCH) {
 		suspended->unanswered.arena = decider->arena;
@@ -82,10 +83,11 @@ static void leave_context(struct suspended *suspended, const struct saved_contex
 	decider->config = saved->config;
 	decider->use_count = saved->use_count;
 	decider->context.owner = saved->owner;
-	if (suspended->unanswered.use_count > 1 || !suspended->was_answered)
-		suspended->unanswered.use_count--;
+	all_plans_answered = suspended->unanswered.use_count == 1 && suspended->was_answered;
+	if (all_plans_answered)
+		make_ready(suspended); /* with the use that enter_context has counted */
 	else
-		make_ready(suspended); /* stores have answered all of its plans already */
+		suspended->unanswered.use_count--;
 }
 
 /*
@@ -167,6 +169,15 @@ static void retry_in_queue(struct pending *pending, struct unanswered *unanswere
 static const struct unanswered_kind waits_at_store = {wait_for_store, cancel_suspended},
                                     waits_in_queue = {retry_in_queue, cancel_suspended};
 
+/* Called after a run of a split batch: whether further items begin in the next iteration. */
+static void update_split_batch(struct waiting *waiting, struct suspended *suspended)
+{
+	if (!work_has_items_to_begin(&suspended->work))
+		end_split_batch(waiting, suspended->unanswered.conn);
+	else if (suspended->unanswered.use_count == 0) /* no store's answer will resume it */
+		continue_in_next_iteration(waiting, suspended);
+}
+
 /*
  * Runs the work until it is decided or waits. Returns true when it is decided and `reply` is
  * filled; false when it waits again, at a store or for a key.
@@ -184,17 +195,17 @@ static bool try_to_decide(struct waiting *waiting, struct suspended *suspended, 
 		due_ns = key_queue_update(waiting, suspended, reply);
 	leave_context(suspended, &saved);
 	pending_grow(&suspended->unanswered, suspended->unanswered.arena.used - used);
-	if (was_split && !work_has_items_to_begin(&suspended->work))
-		end_split_batch(waiting, suspended->unanswered.conn);
-	else if (was_split && suspended->unanswered.use_count == 0)
-		continue_in_next_iteration(waiting, suspended);
-	if (reply->is_unfinished)
+	if (was_split)
+		update_split_batch(waiting, suspended);
+	if (reply->is_unfinished) { /* at a store, or a batch with items to begin */
 		key_order_add(&waiting->order, suspended);
-	else
+		suspended->unanswered.kind = &waits_at_store;
+	} else {
 		key_order_remove(&waiting->order, suspended, start_in_order);
-	if (!reply->is_unfinished && !reply->must_wait)
-		return true;
-	suspended->unanswered.kind = reply->is_unfinished ? &waits_at_store : &waits_in_queue;
+		if (!reply->must_wait)
+			return true;
+		suspended->unanswered.kind = &waits_in_queue;
+	}
 	pending_reschedule(&waiting->pending, &suspended->unanswered, due_ns);
 	return false;
 }
@@ -234,15 +245,18 @@ static void rollback_suspended(struct unanswered *unanswered)
 static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
                                      owner_without_plan = {NULL, suspend_release};
 
-/* The queue of the key may be full: the work is denied then, in `reply`, and does not wait. */
+/*
+ * Returns false if the work does not wait: it is denied in `reply` because the queue of the key is
+ * full, or has an error because memory is short.
+ */
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply)
 {
-	struct suspended *suspended =
-	    waitlist_get_or_make(&waiting->decider->shared->table->waiting)
-	        ? suspend_work(waiting, work, &waits_in_queue, &owner_without_plan)
-	        : NULL;
+	struct waitlist *queues = waitlist_get_or_make(&waiting->decider->shared->table->waiting);
+	struct suspended *suspended = NULL;
 	uint64_t due_ns;
 
+	if (queues)
+		suspended = suspend_work(waiting, work, &waits_in_queue, &owner_without_plan);
 	if (!suspended) {
 		rollback_out_of_memory(waiting->decider, work);
 		return false;
@@ -275,6 +289,7 @@ void deferred_suspend_and_run(struct waiting *waiting, struct work *work)
 {
 	struct suspended *suspended = suspend_work(waiting, work, &waits_at_store, &owner_with_plan);
 	struct reply reply = {0};
+	bool answer_is_delayed;
 
 	if (!suspended) {
 		end_split_batch(waiting, work->conn);
@@ -282,9 +297,12 @@ void deferred_suspend_and_run(struct waiting *waiting, struct work *work)
 		pending_answer_new(&waiting->pending, work, &reply);
 		return;
 	}
-	if (key_order_enqueue(&waiting->order, suspended) || !try_to_decide(waiting, suspended, &reply))
+	if (key_order_enqueue(&waiting->order, suspended)) /* an earlier work starts it later */
 		return;
-	if (reply.wait_ns > 0 || !pending_is_next(&suspended->unanswered))
+	if (!try_to_decide(waiting, suspended, &reply))
+		return;
+	answer_is_delayed = reply.wait_ns > 0 || !pending_is_next(&suspended->unanswered);
+	if (answer_is_delayed)
 		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
 		                         &reply);
 	else

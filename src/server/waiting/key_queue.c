@@ -215,25 +215,31 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 	uint64_t now_ns = os_monotonic_ns(), due_ns = UINT64_MAX;
 	bool stays_in_queue =
 	    queue->is_queued && suspended->work.plan.awaited_key_hash == queue->waiter.hash;
+	bool may_wait;
 
-	if (reply->must_wait && (is_dropped(waiting, suspended) ||
-	                         (!stays_in_queue && !join_another_queue(waiting, suspended, now_ns))))
-		handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
+	if (reply->must_wait) {
+		may_wait = !is_dropped(waiting, suspended) &&
+		           (stays_in_queue || join_another_queue(waiting, suspended, now_ns));
+		if (!may_wait) /* clears reply->must_wait */
+			handle_deny(waiting->decider, &suspended->work, WEIR_REASON_QUEUE_FULL, reply);
+	}
 	if (!reply->must_wait) {
 		key_queue_remove(waiting, suspended);
 		if (!reply->is_unfinished)
 			count_wait_time(waiting, suspended, reply, now_ns);
 		return PENDING_NEVER;
 	}
-	if (queue->is_first) /* the first of a queue that it has just joined tries once more at once */
+	/* the first of a queue that it has just joined tries once more, in the next pending_run */
+	if (queue->is_first)
 		due_ns = stays_in_queue ? next_retry_ns(waiting, suspended, reply, now_ns) : now_ns + 1;
 	return u64_min(due_ns, queue->queue_end_ns);
 }
 
 /*
  * Sets for the engine how long the work may still wait, and its position in the queue. A first
- * waiter that came from another key's queue has let requests of this key pass. So it counts as one
- * that has yielded, and need not yield again. max_wait_ns 0 leaves the wait to the limit.
+ * waiter that came from another key's queue joined this one at its end, and waited for those before
+ * it. So it counts as one that has yielded to other requests, and need not yield again. If a reload
+ * has replaced the configuration, drops limits that are gone.
  */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {
@@ -242,7 +248,7 @@ void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspende
 
 	if (now_ns >= queue->queue_end_ns)
 		plan->max_wait_ns = WEIR_ZERO; /* it may not wait any longer */
-	else if (plan->max_wait_ns != 0)
+	else if (plan->max_wait_ns != 0)   /* 0 leaves the wait to the limit */
 		plan->max_wait_ns = queue->deadline_ns - now_ns;
 	if (!queue->is_first)
 		plan->queue_position = WAIT_BEHIND;
