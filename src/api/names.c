@@ -13,10 +13,11 @@
 /* The names of one permit's keys. */
 struct entry {
 	struct list_node node;
-	uint64_t permit, until_ns; /* the permit's id, and when its last charge has ended */
-	size_t bytes;              /* of memory, for the entry and the names behind it */
+	uint64_t permit;   /* the permit's id */
+	uint64_t until_ns; /* when its last charge has ended by the clocks of all servers and stores */
+	size_t bytes;      /* of memory, for the entry and the names behind it */
 	size_t count;
-	struct slice key_names[]; /* their bytes follow this array */
+	struct slice key_names[]; /* their bytes follow this array; NULL, 0 for a key without a name */
 };
 
 struct by_permit {
@@ -74,7 +75,10 @@ void names_close(struct names *names)
 	free(names);
 }
 
-/* Copies the names into a new entry. Returns NULL if there are no names, or no memory. */
+/*
+ * Copies the names into a new entry. Charges in memory need none: their keys have NULL for a name.
+ * Returns NULL if no key has a name, or there is no memory.
+ */
 static struct entry *create_entry(const struct weir_permits *permits,
                                   const struct engine_names *key_names)
 {

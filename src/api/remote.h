@@ -46,8 +46,7 @@ int remote_report(struct decision_context *context, struct plan *plan,
                   struct weir_decision *decision);
 /**
  * Runs engine_decide to its end, whether the plan has steps at a store or not. Returns 0, ENOMEM,
- * or ESTORE: the store failed and that is an
- * error, or a charge could not be refunded.
+ * or ESTORE: the store failed and that is an error, or a charge could not be refunded.
  */
 int remote_decide(struct decision_context *context, struct plan *plan,
                   enum remote_failure on_failure, struct weir_decision *decision);

@@ -186,6 +186,7 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 	} else {
 		struct decision_context context = context_at(table, limit, ask_time(ask->now_ns));
 
+		/* At the remote store, or if the limit has none, in memory. */
 		status = remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
 	}
 	if (permit)
@@ -193,10 +194,13 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 	return status;
 }
 
-/* Prepares a refund of the permit's charge, or of nothing if `permit` is empty (its id is 0). */
-static int prepare_permit_refund(struct weir_table *table, const struct weir_limit *limit,
-                                 struct slice key, const struct weir_permit *permit,
-                                 struct plan *plan)
+/*
+ * Prepares a refund of the permit's charge, or of nothing if `permit` is empty (its id is 0). A
+ * permit without an end has no charge. For a report, remote_report makes another operation of it.
+ */
+static int prepare_permit_call(struct weir_table *table, const struct weir_limit *limit,
+                               struct slice key, const struct weir_permit *permit,
+                               struct plan *plan)
 {
 	struct algo_call call = {.op = ALGO_REFUND};
 	int status;
@@ -210,7 +214,7 @@ static int prepare_permit_refund(struct weir_table *table, const struct weir_lim
 
 		plan->permit = (struct permit){permit->id, step->key.hash};
 		step->charge_ends_ns = permit->until_ns;
-		step->generation = (uint8_t)permit->reserved;
+		step->generation = permit->reserved & 15; /* the generation stands in the lowest bits */
 		step->charged = permit->until_ns != 0 && !charge_is_gone;
 	}
 	return status;
@@ -221,13 +225,14 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_k
                        struct weir_decision *decision)
 {
 	struct plan plan;
-	int status = prepare_permit_refund(table, limit, key_slice(key), permit, &plan);
+	int status = prepare_permit_call(table, limit, key_slice(key), permit, &plan);
 	struct decision_context context;
 
 	if (status != WEIR_OK)
 		return status;
 	context = context_at(table, limit, now_ns);
 	status = remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
+	/* A refund is allowed if it has found the permit; one of nothing is not refused. */
 	decision->allowed &= permit->id != 0;
 	if (status != WEIR_OK)
 		return status;
@@ -243,7 +248,7 @@ int weir_report(weir_table *table, const weir_limit *limit, struct weir_key key,
 	struct decision_context context;
 
 	if (status == WEIR_OK)
-		status = prepare_permit_refund(table, limit, key_slice(key), permit, &plan);
+		status = prepare_permit_call(table, limit, key_slice(key), permit, &plan);
 	if (status != WEIR_OK)
 		return status;
 	plan.outcome = report->outcome & 3; /* checked above: the mask is for the compiler */

@@ -7,7 +7,11 @@
 #include "algo/algo.h"
 #include "base/number.h"
 
-/* Opens a token bucket of one token, to check the rate and get its fraction in lowest terms. */
+/*
+ * Opens a token bucket of one token, to check the rate and get its fraction in lowest terms.
+ * Without a rate (a count of 0) q stays 0: tasks then start at once, and pace_advance is never
+ * called.
+ */
 int pace_init(struct pace *pace, const struct weir_rate *rate, struct weir_error *error)
 {
 	struct algo_limit limit;

@@ -1,7 +1,8 @@
 /*
  * count_phases.c: counts the keys of a circuit breaker that are in each phase other than closed,
- * for metrics. A key has a header, a cell in the limit's table, and a record behind it with its
- * phase.
+ * for metrics. A key's header is a cell in the limit's table. Its phase is in the record, a row of
+ * further cells that the table has for each header. While a phase is not closed, the header is
+ * PINNED, so that no other key evicts it.
  */
 #include <string.h>
 
@@ -12,8 +13,7 @@
 /* A larger table is counted by this number of its sets: the hash spreads keys evenly over sets. */
 #define SETS_MAX UINT64_C(16384)
 
-/* Only a header that is PINNED is of a key whose phase is not closed, so hardly any record is read.
- */
+/* Counts a key if its header is pinned and has not expired: so hardly any record is read. */
 static void count_cell(const struct wide_table *wide, const struct algo_limit *limit,
                        uint64_t index, uint64_t now_ns, uint64_t counts[BREAKER_PHASE_COUNT])
 {
@@ -21,9 +21,10 @@ static void count_cell(const struct wide_table *wide, const struct algo_limit *l
 	struct cell header = cell_load(&wide->table.cells[index], load_is_atomic);
 	unsigned width = wide->section.record_cells;
 	struct record record = {wide->records + index * width, width, cell_tag(header), load_is_atomic};
+	bool has_expired = cell_ahead_ns(header, now_ns) <= 0;
 	struct breaker_snapshot snapshot;
 
-	if (cell_is_empty(header) || !cell_is_pinned(header) || cell_ahead_ns(header, now_ns) <= 0)
+	if (cell_is_empty(header) || !cell_is_pinned(header) || has_expired)
 		return;
 	breaker_record_read_phase(limit, now_ns, &record, &snapshot);
 	counts[snapshot.state.phase]++;

@@ -461,8 +461,8 @@ static uint64_t share_offset(const struct table *table, uint64_t boot, uint64_t 
 }
 
 /*
- * Opens the clock that all processes with the file share: the monotonic clock plus an offset. The
- * offset, at first that of the wall clock, is the greatest that any of them has needed since the
+ * Opens the clock that all processes with the file share: the monotonic clock plus an offset, at
+ * first that of the wall clock. The offset is the greatest that any of them has needed since the
  * boot, so the clock never goes back, nor behind the last time that the file has recorded.
  */
 struct clock file_open_clock(const struct table *table)

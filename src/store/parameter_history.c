@@ -50,8 +50,24 @@ static struct table_position position_of_generation(const struct memory *store,
 #define TAKEOVER    0xffu
 
 /* In the words of metadata. */
-#define NONE     15u
+#define NONE     15u /* the greatest generation, which no limit has */
 #define DISPUTED 16u
+
+/* Of a takeover or predecessor: its generation, or NONE. */
+static unsigned generation_in(struct cell metadata)
+{
+	return cell_word(metadata) & NONE;
+}
+
+static bool is_disputed(struct cell metadata)
+{
+	return cell_word(metadata) & DISPUTED;
+}
+
+static struct cell as_disputed(struct cell metadata)
+{
+	return (struct cell){metadata.low | DISPUTED, metadata.high}; /* the word is the lower half */
+}
 
 /* No limit has this identity, since theirs are hashes. */
 #define CUT_IDENTITY UINT64_C(0x7374617465637574)
@@ -138,13 +154,12 @@ static void find_generations(const struct memory *store, const struct algo_limit
 	struct observed_cell observed;
 
 	choice->own = limit->algorithm->layout(limit);
-	choice->last = find_metadata(store, &position, now_ns, &observed)
-	                   ? cell_word(observed.value) & NONE
-	                   : NONE;
+	choice->last =
+	    find_metadata(store, &position, now_ns, &observed) ? generation_in(observed.value) : NONE;
 	for (unsigned i = 0; i < CELL_GENERATIONS; i++) {
 		position = position_of_generation(store, limit, PREDECESSOR + i);
-		choice->ages_ns[i] = METADATA_NS;
-		if (find_metadata(store, &position, now_ns, &observed))
+		choice->ages_ns[i] = METADATA_NS;                       /* the oldest, if it is not known */
+		if (find_metadata(store, &position, now_ns, &observed)) /* its end is METADATA_NS later */
 			choice->ages_ns[i] -=
 			    u64_min((uint64_t)cell_ahead_ns(observed.value, now_ns), METADATA_NS);
 		choice->positions[i] = position_of_generation(store, limit, i);
@@ -204,7 +219,11 @@ static void record_predecessor(struct memory *store, const struct algo_limit *li
 			return;
 }
 
-/* A limit that is opened again under the same parameters took over when it was opened first. */
+/*
+ * Records that the limit's generation takes over now, and from which one. If it was the last to
+ * take over and nobody disputes that, the limit was only opened again, so the record stays. If it
+ * was the last and others have been in use since, it takes over anew, but from no other generation.
+ */
 static void record_takeover(struct memory *store, const struct algo_limit *limit, uint64_t now_ns)
 {
 	struct table_position position = position_of_generation(store, limit, TAKEOVER);
@@ -214,9 +233,11 @@ static void record_takeover(struct memory *store, const struct algo_limit *limit
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		bool found = find_metadata(store, &position, now_ns, &observed);
 
-		if (found && cell_word(observed.value) == limit->generation)
+		bool is_last = found && generation_in(observed.value) == limit->generation;
+
+		if (is_last && !is_disputed(observed.value))
 			return;
-		if (!found || (cell_word(observed.value) & NONE) != limit->generation)
+		if (!is_last)
 			record_predecessor(store, limit, found ? cell_word(observed.value) : NONE, now_ns);
 		if (table_store(&store->table, &position, observed, metadata, now_ns, NULL))
 			return;
@@ -241,10 +262,15 @@ static uint64_t time_of_takeover(struct cell metadata, uint64_t now_ns)
 }
 
 /*
- * Returns until when states of other generations were written, which is the takeover by the limit's
- * generation, if that was the last. If it was not, and yet decides, both are in use; and another
- * process with the same file may use any generation. Then a state may be of any time, and the
- * result is 0.
+ * Returns until when states of other generations were written: when the limit's generation took
+ * over. Returns 0 if a state may be of any time, because several generations are in use:
+ *
+ * - The limit's generation decides, and yet another took over last. That is recorded as a dispute.
+ * - Another process has the file, too, and may use any generation. Then the recorded takeover is
+ *   moved to now. Otherwise, if that process ended before the next call, that call would trust the
+ *   earlier time.
+ *
+ * `writes`: the operation may change states, and so this record.
  */
 static uint64_t written_until(const struct history_state *key, bool writes, uint64_t now_ns)
 {
@@ -253,15 +279,12 @@ static uint64_t written_until(const struct history_state *key, bool writes, uint
 	struct observed_cell observed;
 	struct cell after;
 
-	if (!find_metadata(key->store, &position, now_ns, &observed) ||
-	    cell_word(observed.value) & DISPUTED)
+	if (!find_metadata(key->store, &position, now_ns, &observed) || is_disputed(observed.value))
 		return 0;
-	if (cell_word(observed.value) != key->limit->generation)
-		after = (struct cell){observed.value.low | DISPUTED, observed.value.high};
+	if (generation_in(observed.value) != key->limit->generation)
+		after = as_disputed(observed.value);
 	else if (file && !file_is_exclusive(file->fd))
-		after =
-		    takeover_cell(&position, key->limit,
-		                  now_ns); /* it may end before the next call, which would not notice it */
+		after = takeover_cell(&position, key->limit, now_ns);
 	else
 		return time_of_takeover(observed.value, now_ns);
 	if (writes)
@@ -325,16 +348,17 @@ static bool find_takeover(const struct history_state *key, unsigned generation, 
 		return false;
 	*takeover = (struct takeover){
 	    .generation = generation,
-	    .before = cell_word(observed.value) & NONE,
+	    .before = generation_in(observed.value),
 	    .since_ns = time_of_takeover(observed.value, now_ns),
-	    .disputed = cell_word(observed.value) & DISPUTED,
+	    .disputed = is_disputed(observed.value),
 	};
 	return true;
 }
 
 /*
- * Finds all takeovers since a generation was in use. If the sequence is incomplete, it has only the
- * takeover by the limit's generation. The order before a disputed takeover is not known.
+ * Finds all takeovers since a generation was in use. The order before a disputed takeover is not
+ * known, so the sequence ends with it. If the sequence is incomplete, its length is 1, as if the
+ * limit's generation had taken over from that generation: convert() then needs no other takeover.
  */
 static void find_takeovers(const struct history_state *key, unsigned generation, uint64_t now_ns,
                            struct takeovers *sequence)
@@ -366,8 +390,12 @@ static bool find_layout(const struct history_state *key, unsigned generation, ui
 	return found;
 }
 
-/* Converts a state from takeover to takeover, to the parameters before the limit's. */
-static bool convert_along_takeovers(const struct history_state *key, uint64_t written_ns,
+/*
+ * Converts a state from takeover to takeover, to the parameters before the limit's. It may have
+ * been written up to `latest_write_ns`, so after the first takeover; for each later one it is the
+ * result of a conversion as of the takeover before, and so not newer.
+ */
+static bool convert_along_takeovers(const struct history_state *key, uint64_t latest_write_ns,
                                     uint64_t now_ns, struct takeovers *sequence,
                                     struct algo_state *state)
 {
@@ -375,30 +403,41 @@ static bool convert_along_takeovers(const struct history_state *key, uint64_t wr
 
 	for (unsigned i = sequence->n - 1; i > 0; i--) {
 		struct algo_limit then = {.algorithm = algorithm, .period_ns = key->limit->period_ns};
-		const struct takeover *takeover = &sequence->all[i];
-		struct algo_converted converted;
+		uint64_t since_ns = sequence->all[i].since_ns;
+		bool is_first = i == sequence->n - 1;
 		struct algo_layout to;
 
-		if (!find_layout(key, takeover->generation, now_ns, &to) ||
+		if (!find_layout(key, sequence->all[i].generation, now_ns, &to) ||
 		    !algorithm->restore(key->limit, &to, &then))
 			return false;
-		written_ns =
-		    i == sequence->n - 1 ? u64_max(written_ns, takeover->since_ns) : takeover->since_ns;
-		converted =
-		    algorithm->convert(&then, &sequence->from, takeover->since_ns, written_ns, *state);
-		*state = converted.whole;
+		*state = algorithm
+		             ->convert(&then, &sequence->from, since_ns,
+		                       is_first ? u64_max(latest_write_ns, since_ns) : since_ns, *state)
+		             .whole;
 		sequence->from = to;
 	}
 	return true;
 }
 
+/* For a state that may be of any time: converts it now. `from` is NULL if its layout is unknown. */
+static uint64_t convert_now(const struct algo_limit *limit, const struct algo_layout *from,
+                            uint64_t now_ns, struct algo_state *state)
+{
+	uint64_t end_ns = algo_convert_now(limit, from, now_ns, state);
+	bool was_cut = end_ns != state->until_ns;
+
+	return was_cut ? HISTORY_HIDDEN : end_ns;
+}
+
 /*
- * Converts a state of `generation`. A state that reaches further ahead of the takeover than its
- * parameters permit was written at later_ns; with 0 it was written before, and its cut was undone.
- * Only the expiry of a bucket can be recorded without a cut, since other states have more fields.
+ * Converts a state of `generation`, written until `since_ns`; 0 if it may be of any time. If it
+ * reaches further ahead of that time than its parameters permit, it was written later, up to
+ * `latest_write_ns`; with 0 it was not, but its cut was undone. Returns as history_convert: if the
+ * state is cut, when it would end uncut. Only a bucket's state is nothing but its end: for others
+ * the result is ALGO_CUT, since a record can't say what was cut.
  */
 static uint64_t convert(const struct history_state *key, unsigned generation, uint64_t since_ns,
-                        uint64_t written_ns, uint64_t now_ns, struct algo_state *state)
+                        uint64_t latest_write_ns, uint64_t now_ns, struct algo_state *state)
 {
 	const struct algo_limit *limit = key->limit;
 	struct algo_state last = *state;
@@ -409,18 +448,14 @@ static uint64_t convert(const struct history_state *key, unsigned generation, ui
 
 	if (!has_layout_of_state && state->until_ns <= now_ns)
 		return state->until_ns;
-	if (since_ns == 0) {
-		uint64_t end_ns =
-		    algo_convert_now(limit, has_layout_of_state ? &from : NULL, now_ns, state);
-
-		return end_ns == state->until_ns ? end_ns : HISTORY_HIDDEN;
-	}
+	if (since_ns == 0)
+		return convert_now(limit, has_layout_of_state ? &from : NULL, now_ns, state);
 	find_takeovers(key, generation, now_ns, &sequence);
 	sequence.from = from;
 	if (!has_layout_of_state || sequence.n == 1 ||
-	    !convert_along_takeovers(key, written_ns, now_ns, &sequence, &last))
+	    !convert_along_takeovers(key, latest_write_ns, now_ns, &sequence, &last))
 		converted = limit->algorithm->convert(limit, has_layout_of_state ? &from : NULL, since_ns,
-		                                      u64_max(written_ns, since_ns), *state);
+		                                      u64_max(latest_write_ns, since_ns), *state);
 	else
 		converted = limit->algorithm->convert(limit, &sequence.from, since_ns, since_ns, last);
 	*state = converted.cut;
@@ -436,20 +471,20 @@ uint64_t history_convert(const struct history_state *key, bool writes, uint64_t 
 	uint64_t since_ns;
 	bool was_cut;
 
-	if (!key->limit->algorithm->convert ||
-	    key->limit->is_adhoc) /* its time is the same for all of them */
+	/* The state of an ad-hoc limit is a time, which means the same under all parameters. */
+	if (!key->limit->algorithm->convert || key->limit->is_adhoc)
 		return state->until_ns;
 	was_cut = undo_cut(key, now_ns, state);
 	since_ns = written_until(key, writes, now_ns);
-	/* A state whose cut was undone reaches so far ahead though it was written before the takeover.
-	 */
+	/* Uncut it may reach too far ahead, but was written before the takeover all the same. */
 	return convert(key, cell_generation(key->cell), since_ns, was_cut ? 0 : now_ns, now_ns, state);
 }
 
 /*
- * Converts the expiry by which a refund names a use. The name is rounded up, so the conversion
- * gives a range, unless tokens come in whole nanoseconds. If the expiry of the key's state is in
- * that range, the state may be the named one, and its expiry is the name.
+ * Converts the expiry by which a refund names a use. The name is rounded up to a nanosecond, so the
+ * conversion gives a range, unless tokens come in whole nanoseconds. If the expiry of the key's
+ * state is in that range, the state may be the named one, and its expiry is the name. The codes of
+ * convert() are later than any expiry, so a range that ends with one has no upper bound.
  */
 static uint64_t convert_refund_name(const struct history_state *key, unsigned generation,
                                     uint64_t name_ns, uint64_t now_ns)

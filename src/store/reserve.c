@@ -4,8 +4,8 @@
  *
  * A limit gets its table when its configuration is opened, or at its first call. If the parameters
  * change so that records or capacity are too small, the limit gets a larger table. The one before
- * remains as its former table, because its keys have use there. Tables never become smaller, so
- * even if limits change often, few tables are made.
+ * remains as its former table, because units of its keys are in use there. Tables never become
+ * smaller, so even if limits change often, few tables are made.
  */
 #include "store/publish.h"
 
@@ -46,6 +46,10 @@ static size_t plan_sections(const struct memory *store, const struct algo_limit 
 	return count;
 }
 
+/*
+ * Adds the sections to the file. Plans them again under the lock, which has mapped those that other
+ * processes have added meanwhile.
+ */
 static int reserve_in_file(struct memory *store, const struct algo_limit *const *limits, size_t n,
                            struct section *fresh, struct weir_error *error)
 {
@@ -63,30 +67,46 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 	return status;
 }
 
-/* Maps the memory of all sections before it publishes one, so that all are made or none. */
+/* Reserves zeroed memory for each section. Returns an error if one of them is impossible. */
+static int reserve_pages(const struct memory *store, const struct section *fresh, size_t count,
+                         void **memory, struct weir_error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		int status = publish_check(store, fresh[i].identity, count, error);
+
+		if (status != WEIR_OK)
+			return status;
+		memory[i] = os_pages_reserve(fresh[i].size);
+		if (!memory[i])
+			return error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%llu bytes)",
+			                 (unsigned long long)fresh[i].capacity,
+			                 (unsigned long long)fresh[i].size);
+	}
+	return WEIR_OK;
+}
+
+/*
+ * Reserves the memory of all sections before it publishes one, so that all are made or none; but if
+ * memory for the small struct of a table is short, those before it stay.
+ */
 static int reserve_in_memory(struct memory *store, const struct section *fresh, size_t count,
                              struct weir_error *error)
 {
 	void **memory = calloc(count, sizeof *memory);
-	size_t made = 0;
-	int status = memory ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+	int status = memory ? reserve_pages(store, fresh, count, memory, error)
+	                    : error_set(error, WEIR_ENOMEM, "out of memory");
+	size_t published = 0;
 
-	for (; status == WEIR_OK && made < count; made++) {
-		status = publish_check(store, fresh[made].identity, count, error);
-		memory[made] = status == WEIR_OK ? os_pages_reserve(fresh[made].size) : NULL;
-		if (status == WEIR_OK && !memory[made])
-			status = error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%llu bytes)",
-			                   (unsigned long long)fresh[made].capacity,
-			                   (unsigned long long)fresh[made].size);
+	while (status == WEIR_OK && published < count) {
+		const struct section *section = &fresh[published];
+
+		section_format(memory[published], section, &store->secret);
+		/* After an error, too, it has taken over the memory. */
+		status = publish_section(store, section, memory[published++], error);
 	}
-	for (size_t i = 0; i < made; i++) {
-		if (status != WEIR_OK) {
+	for (size_t i = published; memory && i < count; i++)
+		if (memory[i])
 			os_pages_unmap(memory[i], fresh[i].size);
-			continue;
-		}
-		section_format(memory[i], &fresh[i], &store->secret);
-		status = publish_section(store, &fresh[i], memory[i], error);
-	}
 	free(memory);
 	return status;
 }
@@ -109,10 +129,13 @@ int store_reserve(struct store *store, const struct algo_limit *const *limits, s
 	return status;
 }
 
-/* For a table that is marked as former: maps what other processes have added to the file. */
+/*
+ * For a table that is marked as former: locks the file, which maps the tables that other processes
+ * have added. Returns the limit's newest table, or `wide` if there is none or the lock fails.
+ */
 struct wide_table *memory_find_newer(struct memory *store, struct wide_table *wide)
 {
-	struct wide_table *newer = wide;
+	struct wide_table *newer;
 	int fd;
 
 	if (mapped_file_lock(store, &fd, NULL) != WEIR_OK)

@@ -5,6 +5,20 @@
  * all enforced steps charge their keys or none does. It peeks first, then charges. If a step is
  * refused, the plan rolls back its charges and waits or is denied. Steps of shadow rules only
  * count.
+ *
+ * The stages of a request, in their order:
+ *
+ *     PEEK_WHERE_FIRST   if other requests wait for one of its keys, the *awaited* one: it will be
+ *     PEEK_AWAITED       refused in any case; finds whether by an earlier step, and the decision
+ *     PEEK, EXECUTE      otherwise: peeks at the steps, then charges them
+ *     ROLL_BACK          if a step was refused: refunds the charges
+ *     REFUSED            waits, to begin anew later, or is denied
+ *     EXPLAIN            finds the retry time of a denial
+ *     SHADOW             runs the steps of shadow rules
+ *     EXPLAIN_SHADOWED   finds the retry time of keys that they have charged
+ *     REFUND_SHADOW      of a denial: refunds those that last only as long as a request
+ *
+ * A rule may answer by itself, without asking limits or when one of them refuses (stage.h).
  */
 #include "engine/plan/denial.h"
 #include "engine/plan/permits.h"
@@ -38,8 +52,9 @@ static bool run_stage(const struct decision_context *context, struct plan *plan,
 }
 
 /*
- * Returns true if a refused plan waits for the key that refused it; otherwise `decision` becomes a
- * denial. The plan may be refused only because other requests wait before it.
+ * Returns true if a refused plan waits for the key that refused it. Otherwise the refusal is final:
+ * `decision` becomes the answer of a rule or a denial, unless it is the step's denial already. The
+ * steps may have allowed a plan that is refused because other requests wait before it.
  */
 static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 {
@@ -51,7 +66,7 @@ static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 	if (ending_rule || !plan->respects_queue || decision->reason == WEIR_REASON_STORE_FAILURE)
 		return false;
 	reason = denial_reason(plan, plan->refused_step, decision);
-	if (reason == WEIR_REASON_OK) {
+	if (reason == WEIR_REASON_OK) { /* it can wait */
 		plan->awaited_key_hash = plan->refused_step->key.hash;
 		return true;
 	}
@@ -87,8 +102,9 @@ static inline enum plan_stage end_plan(const struct decision_context *context, s
 }
 
 /*
- * Passes to the metrics the shadow steps, and the enforced steps that decided: all of them, or the
- * one that was refused.
+ * Passes to the metrics the enforced steps that decided: all of them, or the one that was refused.
+ * If a rule answered by itself, none did. Passes all shadow steps, too, but where the first refusal
+ * decides, only those of rules before it: later rules did not run.
  */
 static void observe_steps(const struct decision_context *context, const struct plan *plan)
 {
@@ -133,8 +149,9 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 {
 	bool passed = plan->none_refused;
 	bool must_refund_all = plan->cancelled || plan->status != WEIR_OK;
+	bool has_own_charges = plan->stage < PLAN_REFUND_PERMIT; /* stages of a request, not a refund */
 
-	if (__builtin_expect(must_refund_all, 0) && plan->stage < PLAN_REFUND_PERMIT)
+	if (__builtin_expect(must_refund_all, 0) && has_own_charges)
 		return PLAN_REFUND_ALL;
 	switch ((enum plan_stage)plan->stage) {
 	case PLAN_PEEK_WHERE_FIRST:
@@ -195,6 +212,7 @@ static enum engine_state run_stages(const struct decision_context *context, stru
 			return ENGINE_SUBMITTED;
 		if (stage_explains(plan))
 			denial_set_retry_after(plan, decision);
+		/* A rule behind the steps answers by itself when none of them is refused. */
 		if (plan->answering_rule && plan->none_refused && plan->stage == PLAN_PEEK)
 			denial_decide_by_rule(plan->answering_rule, decision);
 		begin_stage(plan, next_stage(context, plan));
@@ -229,7 +247,10 @@ static void run_direct(const struct decision_context *context, struct plan *plan
 	plan->stage = PLAN_DONE;
 }
 
-/* Finds the enforced step whose key other requests wait for, or NULL. */
+/*
+ * Finds the first enforced step for whose key other requests wait before this one, or NULL. The key
+ * of which this one is the first waiter is not such a key.
+ */
 static struct plan_step *find_awaited_step(const struct decision_context *context,
                                            const struct plan *plan)
 {
@@ -243,6 +264,23 @@ static struct plan_step *find_awaited_step(const struct decision_context *contex
 			return step;
 	}
 	return NULL;
+}
+
+/*
+ * Begins the first stage of a plan that requests units or resets. One that has yielded once (it
+ * left a queue whose first it was) does not yield to other requests again.
+ */
+static void begin_first_stage(const struct decision_context *context, struct plan *plan)
+{
+	bool peeks = stage_order_steps(plan);
+	bool may_yield = plan->respects_queue && plan->queue_position != WAIT_YIELDED;
+
+	if (may_yield)
+		plan->refused_step = find_awaited_step(context, plan);
+	if (plan->refused_step)
+		begin_stage(plan, PLAN_PEEK_WHERE_FIRST);
+	else
+		begin_stage(plan, peeks ? PLAN_PEEK : PLAN_EXECUTE);
 }
 
 /* Runs a plan from its first stage, also one that waited and tries again. */
@@ -264,21 +302,15 @@ static enum engine_state start_plan(const struct decision_context *context, stru
 	plan->refused_step = NULL;
 	if (plan->answering_rule && plan->step_count == 0) {
 		denial_decide_by_rule(plan->answering_rule, decision);
-		plan->permit.id = 0;
+		plan->permit.id = 0; /* it has no charges */
 		plan->stage = PLAN_DONE;
 	} else if (refunds_by_permit) {
 		permits_drop_ended(context, plan);
 		permits_redeem(context, plan);
-		decision->allowed = false;
+		decision->allowed = false; /* until a step finds a charge of the permit */
 		begin_stage(plan, PLAN_REFUND_PERMIT);
 	} else {
-		bool peeks = stage_order_steps(plan);
-
-		if (plan->respects_queue && plan->queue_position != WAIT_YIELDED)
-			plan->refused_step = find_awaited_step(context, plan);
-		begin_stage(plan, plan->refused_step ? PLAN_PEEK_WHERE_FIRST
-		                  : peeks            ? PLAN_PEEK
-		                                     : PLAN_EXECUTE);
+		begin_first_stage(context, plan);
 	}
 	return run_to_end(context, plan, decision);
 }
@@ -356,8 +388,9 @@ static void drop_other_charges(struct plan *plan)
 
 /*
  * Runs a refund by permit as a report (REPORT or SETTLE): the request that got the permit has
- * ended. Without a limit that needs reports, `decision` only says whether the permit was
- * outstanding.
+ * ended. Redeems the permit, unless it must be claimed before, since another server may have it,
+ * too. Without a limit that needs reports, nothing is redeemed or refunded: the steps run with a
+ * cost of 0, and `decision` only says whether the permit was outstanding.
  */
 static enum engine_state run_report(const struct decision_context *context, struct plan *plan,
                                     enum algo_op op, struct weir_decision *decision)

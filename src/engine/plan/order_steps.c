@@ -9,8 +9,8 @@
 
 /*
  * Whether to peek before charging. If the order of rules decides, the first refused step decides
- * the request, and if no step is refused, a rule behind them may: one that answers without limits,
- * or whose limit could never grant the cost.
+ * the request. If none is refused, a rule behind the steps may: one that answers without limits, or
+ * whose limit could never grant the cost.
  */
 static bool peeks_first(const struct plan *plan)
 {
@@ -66,7 +66,7 @@ static bool may_share_key(const struct plan *plan)
 /*
  * Whether charges alone tell that a key has too little for two steps: then the second is refused,
  * and the first rolled back. Otherwise a peek must ask for the charges of earlier steps on its key,
- * too: a plan that only peeks, or decides by the first refusal, must know before it charges, and a
+ * too. A plan that only peeks, or decides by the first refusal, must know before it charges; and a
  * paced limit can't always be rolled back exactly.
  */
 static bool can_roll_back(const struct plan *plan, bool has_paced)

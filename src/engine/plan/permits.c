@@ -376,10 +376,10 @@ static bool refunds_cost(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
- * Completes the call that refunds a step by permit: its cost, which is 0 if the permit does not
- * cover it, the outcome for limits that judge requests by it, and the operation, which is
- * ALGO_REFUND before. A charge in another server's memory is ended there (engine_settle); here only
- * the outcome is counted.
+ * Completes the call that refunds a step by permit, which is an ALGO_REFUND before: its operation,
+ * its cost, which is 0 if the permit does not cover it, and the outcome for limits that judge
+ * requests by it. A charge in another server's memory is ended there (engine_settle); here only the
+ * outcome is counted.
  */
 void permits_fill_call(const struct plan *plan, const struct plan_step *step,
                        struct algo_call *call)
@@ -416,8 +416,8 @@ static bool is_covered(const struct plan *plan, const struct plan_step *step)
 
 /*
  * Merges a step's decision into the plan's: allowed if the permit covered any charge, with the
- * numbers of the step that has the fewest units remaining; of several the first in the order of the
- * plan, whatever the order in which they ran.
+ * numbers of the step that has the fewest units remaining. Of several such steps it is the first in
+ * the order of the plan, whatever the order in which they ran.
  */
 void permits_merge_decision(struct plan *plan, struct plan_step *step,
                             const struct weir_decision *step_decision,

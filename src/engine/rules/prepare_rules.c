@@ -88,7 +88,7 @@ static struct slice make_key(const struct rule_request *request, size_t rule_num
 	if (rule->key_count == 1)
 		return key_value(request, rule, attributes[0]);
 	for (size_t i = 0; i < rule->key_count; i++)
-		size += request->values[attributes[i]].text.len + 21;
+		size += request->values[attributes[i]].text.len + 20 + 1; /* digits of a length, colon */
 	end = key = arena_alloc(request->arena, size);
 	for (size_t i = 0; key && i < rule->key_count; i++) {
 		struct slice value = key_value(request, rule, attributes[i]);
@@ -136,7 +136,9 @@ __attribute__((noinline, cold)) static bool could_grant(struct plan *plan,
 	return false;
 }
 
-/* Adds a step for a limit of a rule that applies. Returns ECOST if the limit could never grant it.
+/*
+ * Adds a step for a limit of a rule that applies. Returns ECOST if the limit could never grant the
+ * cost.
  */
 static int add_step(const struct rule_request *request, size_t rule_number,
                     const struct weir_limit *limit, struct slice key, struct plan *plan)
@@ -161,7 +163,10 @@ static int add_step(const struct rule_request *request, size_t rule_number,
 	return could_grant(plan, step) ? WEIR_OK : WEIR_ECOST;
 }
 
-/* Adds a step for each limit of a rule that applies. */
+/*
+ * Adds a step for each limit of a rule that applies. Returns ELONG if its key is too long: then the
+ * message needs the rule, in plan->answering_rule.
+ */
 static int add_steps(const struct rule_request *request, size_t rule_number, struct plan *plan)
 {
 	const struct weir_engine *engine = request->engine;
@@ -229,7 +234,16 @@ static inline bool has_refused_step(const struct engine_rule_operation *operatio
 	       !operation->only_rule && (operation->op == ALGO_PEEK || operation->all_or_none);
 }
 
-/* Adds the steps of the first `count` rules that were found; all are checked before any is added.
+/* Adds the step that refuses in place of a rule that denies without limits. */
+static int add_refused_step(const struct rule_request *request, size_t rule_number,
+                            struct plan *plan)
+{
+	return add_step(request, rule_number, &request->engine->deny_all_limit, SLICE(""), plan);
+}
+
+/*
+ * Adds the steps of the first `count` rules that were found. The request must be permitted to use
+ * all of them before any is added.
  */
 static inline int add_rules(struct rule_request *request, const struct match_found *found,
                             size_t count, const struct engine_rule_operation *operation,
@@ -240,7 +254,8 @@ static inline int add_rules(struct rule_request *request, const struct match_fou
 	size_t step_capacity = 0;
 
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-		step_capacity += rules[found->rules[i]].limit_count + (operation != NULL);
+		step_capacity += rules[found->rules[i]].limit_count;
+		step_capacity += operation != NULL; /* for a refused step */
 		if (request->permitted && uses_rule(operation, &rules[found->rules[i]]))
 			status = check_limits_permitted(request, found->rules[i], plan);
 	}
@@ -253,32 +268,46 @@ static inline int add_rules(struct rule_request *request, const struct match_fou
 	for (size_t i = 0; i < count && status == WEIR_OK; i++) {
 		const struct rules_rule *rule = &rules[found->rules[i]];
 
-		if (uses_rule(operation, rule))
-			status = add_steps(request, found->rules[i], plan);
-		if (status == WEIR_OK && uses_rule(operation, rule) && has_refused_step(operation, rule))
-			status = add_step(request, found->rules[i], &request->engine->deny_all_limit, SLICE(""),
-			                  plan);
+		if (!uses_rule(operation, rule))
+			continue;
+		status = add_steps(request, found->rules[i], plan);
+		if (status == WEIR_OK && has_refused_step(operation, rule))
+			status = add_refused_step(request, found->rules[i], plan);
 	}
 	return status;
 }
 
 /*
- * Adds the steps of all rules that apply, or, up to the first rule that answers without limits, of
- * those before it.
+ * Finds the first rule that answers without limits. Returns how many rules there are up to it and
+ * with it, or the number of all if there is none.
+ */
+static size_t find_answering_rule(const struct weir_config *config, const struct match_found *found,
+                                  struct plan *plan)
+{
+	size_t count = 0;
+
+	for (; count < found->count && !plan->answering_rule; count++)
+		if (answers_by_itself(&config->rules[found->rules[count]]))
+			plan->answering_rule = &config->rules[found->rules[count]];
+	return count;
+}
+
+/*
+ * Adds the steps of all rules that apply. If one of them answers without limits, it decides alone,
+ * so no steps are added; but where the first rule decides, those of the rules before it. There a
+ * step that could never be granted is an error only if no rule before it may decide.
  */
 static int prepare_matching_rules(struct rule_request *request, struct plan *plan)
 {
 	const struct weir_config *config = request->engine->config;
 	struct match_found found;
-	size_t count = 0;
+	size_t count;
 	int status;
 
 	if (!find_rules(request, &found))
 		return WEIR_ENOMEM;
 	plan->first_refusal_decides = config->order == RULES_FIRST;
-	for (; count < found.count && !plan->answering_rule; count++)
-		if (answers_by_itself(&config->rules[found.rules[count]]))
-			plan->answering_rule = &config->rules[found.rules[count]];
+	count = find_answering_rule(config, &found, plan);
 	if (plan->answering_rule && !plan->first_refusal_decides)
 		return WEIR_OK;
 	status = add_rules(request, &found, count, NULL, plan);
@@ -301,6 +330,12 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 	return prepare_matching_rules(&request, plan);
 }
 
+/*
+ * For operations that show a result for each limit: a peek at all limits of a request, or a call of
+ * Koala, in which each rule has its own result. Such a call may give `feedback`: units that the
+ * rule sets. With all_or_none the steps decide the request together, and all get a decision;
+ * without it each is decided by itself.
+ */
 int engine_prepare_rule_operation(const struct weir_engine *engine,
                                   const struct engine_rule_operation *operation,
                                   const struct engine_attributes *attributes, struct arena *arena,
@@ -310,10 +345,10 @@ int engine_prepare_rule_operation(const struct weir_engine *engine,
 	    engine, NULL, arena, attributes->key_max, 0, attributes->permitted};
 	struct match_found found;
 
-	engine_prepare_empty(&(struct algo_call){operation->op, 1}, plan);
+	engine_prepare_empty(&(struct algo_call){.op = operation->op, .cost = 1}, plan);
 	plan->steps_are_independent = !operation->all_or_none;
 	plan->decides_every_step = operation->all_or_none;
-	plan->feedback = (unsigned char)(operation->feedback & 3);
+	plan->feedback = operation->feedback & 3; /* 0 to 3: the mask is for the compiler */
 	if (attributes->count > WEIR_ATTRIBUTES_MAX)
 		return WEIR_ELONG;
 	request.values = match_values(engine->match, attributes->items, attributes->count, arena);

@@ -63,12 +63,15 @@ static int rule_attribute_add(struct match *match, const struct indexed_rule *ru
 
 /*
  * Folds a value of a condition on paths, so that it can be compared with folded paths. Returns how
- * many values that makes, or 0 if there is no memory.
+ * many values that makes, or 0 if there is no memory. path_fold drops a final slash, which a prefix
+ * needs: /api/ matches /api/x and its own variant /api, but not /apix. So it becomes two values,
+ * the prefix /api/ and the path /api. The root has no such variant.
  */
 static size_t fold_value(const struct rules_value *value, struct rules_value out[2],
                          struct arena *arena)
 {
 	struct slice folded;
+	bool is_root;
 	char *copy;
 
 	out[0] = *value;
@@ -77,10 +80,9 @@ static size_t fold_value(const struct rules_value *value, struct rules_value out
 	if (path_fold(arena, value->text, &folded) != 0)
 		return 0;
 	out[0].text = folded;
-	if (value->test == RULES_EQUAL || folded.len <= 1 ||
-	    value->text.data[value->text.len - 1] != '/')
+	is_root = folded.len <= 1;
+	if (value->test == RULES_EQUAL || is_root || value->text.data[value->text.len - 1] != '/')
 		return 1;
-	/* The prefix /api/ includes /api, a variant of it: it becomes the prefix and that one path. */
 	copy = arena_alloc(arena, folded.len + 1);
 	if (!copy)
 		return 0;
@@ -199,7 +201,8 @@ static bool add_lookup(struct indexed_attribute *attribute, struct lookup lookup
 
 /*
  * Sets the slot of a condition that is equality with one value, so that a request compares slots in
- * place of texts. Returns false if there is no memory.
+ * place of texts. If another value has the slot, because both have one hash, it compares texts
+ * still. Returns false if there is no memory.
  */
 static bool set_equal_slot(const struct match *match, struct indexed_condition *condition,
                            struct index_slot *slot, struct arena *arena)
@@ -212,7 +215,7 @@ static bool set_equal_slot(const struct match *match, struct indexed_condition *
 		slot->whole_value = (struct slice){arena_copy(arena, value->text), value->text.len};
 	if (!slot->whole_value.data)
 		return false;
-	if (slice_equal(slot->whole_value, value->text)) /* otherwise two values have one hash */
+	if (slice_equal(slot->whole_value, value->text)) /* 0 stands for no slot */
 		condition->whole_value_slot = (uint32_t)(slot - match->values.items) + 1;
 	return true;
 }
@@ -233,8 +236,9 @@ static bool open_value_table(struct match *match, size_t capacity, struct arena 
 			const struct indexed_condition *condition = &match->rules[i].conditions[j];
 			struct lookup lookup;
 
-			for (size_t k = 0;
-			     can_be_filed(condition->definition) && k < condition->definition->value_count; k++)
+			if (!can_be_filed(condition->definition))
+				continue;
+			for (size_t k = 0; k < condition->definition->value_count; k++)
 				value_slot(match, condition, k, &lookup);
 		}
 	for (size_t i = 0; i <= match->values.mask; i++)
@@ -243,8 +247,11 @@ static bool open_value_table(struct match *match, size_t capacity, struct arena 
 	return slot_table_open(&match->values, values, arena);
 }
 
-/* Counts in each slot the rules that could be filed under its value. */
-static bool count_rules_of_values(struct match *match, struct arena *arena)
+/*
+ * Fills the slots: counts in each the rules that could be filed under its value, and sets the slots
+ * of equalities. Returns false if there is no memory.
+ */
+static bool fill_value_slots(struct match *match, struct arena *arena)
 {
 	for (size_t i = 0; i < match->rule_count; i++) {
 		const struct indexed_rule *rule = &match->rules[i];
@@ -252,9 +259,9 @@ static bool count_rules_of_values(struct match *match, struct arena *arena)
 		for (size_t j = 0; j < rule->condition_count; j++) {
 			struct indexed_condition *condition = &rule->conditions[j];
 
-			for (size_t k = 0;
-			     can_be_filed(condition->definition) && k < condition->definition->value_count;
-			     k++) {
+			if (!can_be_filed(condition->definition))
+				continue;
+			for (size_t k = 0; k < condition->definition->value_count; k++) {
 				struct lookup lookup;
 				struct index_slot *slot = value_slot(match, condition, k, &lookup);
 
@@ -358,21 +365,24 @@ static bool add_entry(struct match *match, size_t rule, struct index_slot *slot,
 	return true;
 }
 
-/*
- * Writes the entries: counts them for each slot, gives each slot its part of the array, then fills
- * the parts. Returns false if there is no memory.
- */
-static bool file_all_rules(struct match *match, size_t value_capacity, struct arena *arena)
+static void list_always_checked(struct match *match)
 {
 	size_t n = 0;
-	uint32_t entries = 0;
 
-	if (!open_value_table(match, value_capacity, arena) || !count_rules_of_values(match, arena) ||
-	    !choose_filed_conditions(match, arena))
-		return false;
 	for (size_t i = 0; i < match->rule_count; i++)
 		if (match->rules[i].filed_condition == NOT_FILED)
 			match->always_checked[n++] = (uint32_t)i;
+}
+
+/*
+ * Writes the entries: counts them for each slot, gives each slot its part of the array, then fills
+ * the parts, which counts them again. Before, a slot's count was of the rules that could be filed
+ * there. Returns false if there is no memory.
+ */
+static bool write_entries(struct match *match, struct arena *arena)
+{
+	uint32_t entries = 0;
+
 	for (size_t i = 0; i <= match->values.mask; i++)
 		match->values.items[i].entry_count = 0;
 	if (!for_each_filed_value(match, arena, count_entry))
@@ -386,6 +396,16 @@ static bool file_all_rules(struct match *match, size_t value_capacity, struct ar
 	}
 	match->entries = arena_array(arena, entries, sizeof *match->entries);
 	return match->entries && for_each_filed_value(match, arena, add_entry);
+}
+
+/* Files each rule, or lists it among those that are always checked. False if memory is short. */
+static bool file_all_rules(struct match *match, size_t value_capacity, struct arena *arena)
+{
+	if (!open_value_table(match, value_capacity, arena) || !fill_value_slots(match, arena) ||
+	    !choose_filed_conditions(match, arena))
+		return false;
+	list_always_checked(match);
+	return write_entries(match, arena);
 }
 
 /* Whether the rule treats paths that differ only in spelling (/a//b and /a/b) as one. */

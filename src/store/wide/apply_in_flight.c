@@ -3,10 +3,12 @@
  * flight by an estimate from reported latencies: acquires, reports, refunds and resets.
  *
  * A key's *header*, its cell in a table, retains its *record*, whose cells change one by one
- * (records/in_flight.h). An acquire makes the header retain the record, and adds its permit by one
- * swap on the very count that it has checked. Then it checks that the header still retains the
- * record. A report takes the permit off, updates the estimator, and closes the header when no
- * permit is left. docs/design/reported-states.md says what a process leaves that dies in between.
+ * (records/in_flight.h). Time is divided into *parts*, a fifth of a permit's time each; one cell
+ * counts the permits given in each part that can still be in flight. An acquire makes the header
+ * retain the record, and adds its permit by one swap on the very count that it has checked. Then it
+ * checks that the header still retains the record. A report takes the permit off, updates the
+ * estimator, and closes the header when no permit is left. docs/design/reported-states.md says what
+ * a process leaves that dies in between.
  *
  * A key may have records in former tables of its limit: permits from there are in flight until they
  * time out, and are reported there.
@@ -77,7 +79,11 @@ static void read_in_flight_view(struct in_flight_view *view)
 		read_former(view);
 }
 
-/* Updates the estimate from a report, cell by cell. Other threads may update it meanwhile. */
+/*
+ * Updates the estimate from a report, cell by cell. Other threads may update it meanwhile. The
+ * change of one cell counts the report (change.counts); once it is made, later steps must not count
+ * it again.
+ */
 static void update_estimate(struct in_flight_view *view, struct estimate_report *report)
 {
 	struct estimate_change change = {.last = false};
@@ -126,7 +132,8 @@ RARE static void inherit_estimate(const struct in_flight_view *view)
 
 /*
  * Makes the header retain the record while permits of the newest part are in flight. A new header
- * is first void, until the record's old cells are cleaned: the caller then reads the key again.
+ * is first void, until the record's old cells are cleaned. Returns HEADER_STORED if the header
+ * fits, now or before, and HEADER_CHANGED if the caller has to read the key again.
  */
 static enum header_result make_header_fit(struct in_flight_view *view)
 {
@@ -135,12 +142,12 @@ static enum header_result make_header_fit(struct in_flight_view *view)
 	uint32_t tag = at->record.tag;
 	uint64_t part = view->snapshot.counts.part;
 
-	if (view->header == IN_FLIGHT_NONE)
-		return reported_key_store_header(&view->key,
-		                                 in_flight_void_header(limit, tag, view->key.now_ns)) ==
-		               HEADER_NO_CAPACITY
-		           ? HEADER_NO_CAPACITY
-		           : HEADER_CHANGED;
+	if (view->header == IN_FLIGHT_NONE) {
+		enum header_result stored = reported_key_store_header(
+		    &view->key, in_flight_void_header(limit, tag, view->key.now_ns));
+
+		return stored == HEADER_NO_CAPACITY ? HEADER_NO_CAPACITY : HEADER_CHANGED;
+	}
 	if (view->header == IN_FLIGHT_VOID) {
 		if (in_flight_clean(limit, at)) {
 			inherit_estimate(view);
@@ -154,8 +161,10 @@ static enum header_result make_header_fit(struct in_flight_view *view)
 }
 
 /*
- * Closes the header if no permit is in flight, so that other keys may evict it. If another call
- * swaps the header meanwhile, it stays pinned until the newest part times out.
+ * Closes the header if no permit is in flight, so that other keys may evict it: marks it as
+ * closing, and makes it idle if a second read finds the counts unchanged. If a permit has come
+ * meanwhile, pins it again; so does the call of that permit. A header that stays closing, or that
+ * another call swaps meanwhile, is pinned until the newest part times out.
  */
 static void close_header(struct in_flight_view *view)
 {
@@ -173,7 +182,7 @@ static void close_header(struct in_flight_view *view)
 	}
 	read_in_flight_view(view);
 	if (view->snapshot.in_flight > 0)
-		make_header_fit(view); /* if this fails, the call that added that permit does it */
+		make_header_fit(view);
 }
 
 /* Computes the limits from the estimate that was read. */
@@ -230,7 +239,11 @@ static uint64_t class_quota(const struct in_flight_view *view, unsigned priority
 	return u64_min(quota, u64_max(view->limits.quota, view->key.limit->in_flight.bounds.most));
 }
 
-/* Counts a passed or denied request of a class, unless another thread swaps the cell first. */
+/*
+ * Raises or lowers the headroom of a class for a denied or passed request, by a random draw, unless
+ * another thread swaps the cell first. A window that probes the limit of all classes tells nothing
+ * about one of them.
+ */
 static void update_headroom(const struct in_flight_view *view, unsigned priority, bool passed)
 {
 	struct headroom after;
@@ -312,7 +325,9 @@ static bool add_permit(struct in_flight_view *view, uint64_t *until_ns)
 	struct wide_state *newest = &view->key.states[0];
 	uint64_t start_ns = view->key.now_ns, part = view->snapshot.counts.part;
 
-	if (in_flight_part(params, start_ns) != part) /* the clock lags */
+	/* This clock may lag behind the one that began the newest part: then the permit begins with it,
+	 * at the first time that is rounded into it. */
+	if (in_flight_part(params, start_ns) != part)
 		start_ns = part * params->part_ns + IN_FLIGHT_START_NS;
 	if (!in_flight_acquire(&newest->at, &view->snapshot))
 		return false;
@@ -389,14 +404,18 @@ static bool release_one(struct in_flight_view *view, uint64_t part)
 	return false;
 }
 
-/* Applies the report of one permit. Returns false if it is not in flight. */
+/*
+ * Applies the report of one permit, or its refund, which has no outcome. The permit's end says when
+ * it was given, and in its last digits the estimator's window then (in_flight_until_ns). Returns
+ * false if it is not in flight.
+ */
 static bool apply_report(struct in_flight_view *view, const struct algo_call *call)
 {
 	const struct in_flight_params *params = &view->key.limit->in_flight;
 	uint64_t until_ns = call->until_ns, start_ns = in_flight_start_ns(params, until_ns);
-	bool counts = call->op == ALGO_REPORT;
+	bool is_report = call->op == ALGO_REPORT;
 	struct estimate_report report = {
-	    .outcome = counts ? call->outcome : WEIR_OUTCOME_IGNORED,
+	    .outcome = is_report ? call->outcome : WEIR_OUTCOME_IGNORED,
 	    .sample = {call->latency_ns ? call->latency_ns : sat_sub(view->key.now_ns, start_ns),
 	               total_in_flight(view)},
 	    .window = (uint8_t)(until_ns % IN_FLIGHT_START_NS),
@@ -425,7 +444,7 @@ RARE static uint64_t release_newest(struct in_flight_view *view, uint64_t n)
  * Applies the outcome of another server's permit. Without the caller's latency there is no sample:
  * the time since the permit was given would compare two clocks.
  */
-RARE static void apply_foreign_report(struct in_flight_view *view, const struct algo_call *call)
+RARE static void count_foreign_report(struct in_flight_view *view, const struct algo_call *call)
 {
 	struct estimate_report report = {.outcome = call->outcome, .now_ns = view->key.now_ns};
 
@@ -438,29 +457,24 @@ RARE static void apply_foreign_report(struct in_flight_view *view, const struct 
 	update_estimate(view, &report);
 }
 
-/* Releases one permit, or without a name the newest ones. */
+/* Releases the permit that ends at call->until_ns, or if that is 0, the newest ones. */
 static void release_in_flight(struct in_flight_view *view, const struct algo_call *call,
                               struct algo_decision *out)
 {
-	uint64_t left = call->until_ns ? 0 : call->cost, released;
-	bool released_one = call->cost > 0;
+	bool is_named = call->until_ns != 0, released_one = false;
+	uint64_t left = is_named ? 0 : call->cost, released;
 
-	if (call->op == ALGO_COUNT) {
-		apply_foreign_report(view, call);
-		report_state(view, out);
-		return;
-	}
 	while (left > 0 && (released = release_newest(view, left)) > 0)
 		left -= released;
 	read_and_expire(view);
-	if (call->until_ns && released_one)
+	if (is_named && call->cost > 0)
 		released_one = apply_report(view, call);
 	close_header(view);
 	if (algo_op_reports(call->op)) /* the answer to a report has no state of the key */
 		out->quota = out->remaining = out->reset_after_ns = 0;
 	else
 		report_state(view, out);
-	out->allowed = released_one || call->until_ns == 0;
+	out->allowed = released_one || !is_named;
 }
 
 /* Forgets all permits and measurements. Reports of earlier permits count no more. */
@@ -489,9 +503,13 @@ uint64_t in_flight_apply(const struct call_target *target, const struct algo_cal
 	reported_key_init(&view.key, target);
 	if (algo_op_requests(call->op))
 		return acquire_or_peek(&view, algo_consumes(call), call->priority, out);
-	if (call->op == ALGO_RESET)
+	if (call->op == ALGO_RESET) {
 		reset_in_flight(&view, out);
-	else
+	} else if (call->op == ALGO_COUNT) {
+		count_foreign_report(&view, call);
+		report_state(&view, out);
+	} else {
 		release_in_flight(&view, call, out);
+	}
 	return 0;
 }

@@ -134,8 +134,8 @@ static bool close_header(const struct wide_state *state, enum algo_op op, struct
 
 /*
  * Moves the use of a key without a state in the newest table out of a former table: closes the
- * header there, and sets *header to the closed header, which has the units in use and grants
- * nothing more. The first step in the newest table begins with it. A process that dies in between
+ * header there, which grants nothing more then. Sets *header to the closed header: it has the units
+ * in use, and the first step in the newest table begins with it. A process that dies in between
  * leaves the header closed, and the next call finds it so. Returns false if the caller has to start
  * over.
  */

@@ -2,13 +2,17 @@
  * apply_success_ratio.c: carries out calls on a key of a limit by success ratio, which denies a
  * share of the requests (sheds load) if the backend accepts too few.
  *
- * The key's *header*, its cell in a table, retains its *record*, whose cells change one by one
- * (records/success_counts.h). A request reads the
- * counts, gets its decision from them (algo/outcomes/success_ratio.h), and is counted whether it
- * passes or not. Two requests at once may each be decided without the other; both are counted. A
- * request that passes only because none has for long must store itself as the last one: one of
- * several succeeds, and only that one passes. A larger table has a record of its own. Both are read
- * for the time of a window, and only the newer one counts new requests.
+ * The key's *header*, its cell in a table, retains its *record*, a row of further cells, which
+ * change one by one (records/success_counts.h). A request reads the counts, gets its decision from
+ * them (algo/outcomes/success_ratio.h), and is counted whether it passes or not. Two requests at
+ * once may each be decided without the other; both are counted.
+ *
+ * If no request has passed for long, one is forced through. It must store itself as the last that
+ * passed: one of several at once succeeds, and only that one passes. A request that passes by the
+ * draw is stored, too, but any of several may be.
+ *
+ * If the limit gets a larger table, the key gets a new record there, which counts new requests. The
+ * old record is read, too, until its counts are older than a window.
  */
 #include "base/prng.h"
 #include "records/success_counts.h"
@@ -101,10 +105,11 @@ static uint64_t acquire_success_permit(struct success_view *view, const struct a
 		if (stored == HEADER_CHANGED)
 			continue;
 		verdict = decide_request(view, call->priority, &draw);
+		/* If another request has been forced through meanwhile, decide again. */
 		if (verdict != SUCCESS_FORCED || set_last_passed(view))
 			break;
 	}
-	if (verdict == SUCCESS_DRAWN)
+	if (verdict == SUCCESS_DRAWN) /* it passes by the draw */
 		set_last_passed(view);
 	success_record_add(view->key.limit, &view->key.states[0].at, view->state.newest,
 	                   (struct success_part){.requests = 1});
@@ -152,26 +157,32 @@ static void count_report(struct success_view *view, enum weir_outcome outcome)
 		                   (struct success_part){.accepts = accepted, .failed = !accepted});
 }
 
-/* Releases one permit, or without a name takes the newest requests off. */
+/*
+ * Releases the permit that ends at call->until_ns: counts its outcome, or without one takes its
+ * request off. If a report counts elsewhere (SETTLE), changes nothing. Without a permit takes the
+ * newest requests off.
+ */
 static void release_requests(struct success_view *view, const struct algo_call *call,
                              struct algo_decision *out)
 {
 	const struct success_params *params;
-	uint64_t until_ns = call->until_ns;
-	bool held = call->cost > 0 && until_ns > view->key.now_ns;
+	uint64_t until_ns = call->until_ns, given_ns;
+	bool names_permit = until_ns != 0;
+	bool is_in_time = call->cost > 0 && until_ns > view->key.now_ns;
 	bool counts = algo_op_counts_outcome(call->op) && call->outcome != WEIR_OUTCOME_IGNORED;
 
 	read_success_view(view);
 	params = &view->key.limit->success;
-	if (until_ns == 0)
+	given_ns = until_ns - params->timeout_ns;
+	if (!names_permit)
 		refund_newest(view, call->cost);
-	else if (held && counts)
+	else if (is_in_time && counts)
 		count_report(view, call->outcome);
-	else if (held && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
-		refund_part(view, success_part_of(params, until_ns - params->timeout_ns), 1);
+	else if (is_in_time && (call->op == ALGO_REFUND || call->op == ALGO_REPORT))
+		refund_part(view, success_part_of(params, given_ns), 1);
 	read_success_view(view);
 	fill_decision(view, out);
-	out->allowed = held || until_ns == 0;
+	out->allowed = is_in_time || !names_permit;
 }
 
 static void reset_counts(struct success_view *view, struct algo_decision *out)
