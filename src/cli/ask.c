@@ -68,7 +68,7 @@ static ssize_t receive_bytes(struct server_conn *conn, char *to, size_t size)
 		return recv(conn->fd, to, size, 0);
 	while (conn->plain.len == 0 && !tls_has_ended(conn->tls)) {
 		ssize_t got = recv(conn->fd, bytes, sizeof bytes, 0);
-		struct buffer wire = {0}; /* not sent: nothing more is requested */
+		struct buffer wire = {0}; /* what TLS would reply, not sent: nothing more is requested */
 		int status;
 
 		if (got <= 0)

@@ -1,4 +1,7 @@
-/* access.c: decides by the peer's address and the headers whether a request may come from there. */
+/*
+ * access.c: decides whether a request may come from its peer, by its page (in a browser) and by its
+ * listener.
+ */
 #include "server/access/access.h"
 
 #include "base/error.h"

@@ -220,15 +220,15 @@ static inline void count_expected_bytes(struct worker *worker, struct client *cl
 
 /*
  * Adds the request to the intake. Returns false if the connection must not be read further now. An
- * ad hoc request, whose limit is in the request, is one unit of work and never waits.
+ * ad hoc request, whose limit is in the request, is one unit of work and never waits. `page_bytes`
+ * is the size of the page that the request is answered with, or 0.
  */
-static inline bool add_request(struct worker *worker, struct request *request, struct input *input)
+static inline bool add_request(struct worker *worker, struct request *request, struct input *input,
+                               size_t page_bytes)
 {
 	/* a command such as ACL WHOAMI, which the codec answers, or a batch that may have one */
 	const unsigned kinds_naming_sender = 1u << REQUEST_LOCAL | 1u << REQUEST_BATCH;
 	struct work *work = &worker->intake.works[worker->intake.count++];
-	size_t page_bytes =
-	    page_is_requested(request) ? page_size(&worker->decider.pages, request->kind) : 0;
 	size_t reply_bytes = SHORT_REPLY_BYTES + request->reply_size + page_bytes;
 
 	work->conn = input->conn;
@@ -311,7 +311,7 @@ static void put_back(struct input *input)
 
 /* Whether a parsed request must be put back until its connection is read again. */
 static inline bool must_put_back(struct worker *worker, const struct input *input,
-                                 struct request *request)
+                                 struct request *request, size_t page_bytes)
 {
 	if (__builtin_expect(worker->decider.config->users != NULL, 0) &&
 	    !client_login_identify(&worker->decider, &worker->login_queue, input->conn, request))
@@ -319,7 +319,7 @@ static inline bool must_put_back(struct worker *worker, const struct input *inpu
 	if (__builtin_expect(request->kind == REQUEST_BATCH, 0) &&
 	    admission_delays_batch(&worker->admission, input->conn, request))
 		return true; /* until the queue admits its client */
-	if (page_is_requested(request) && net_loop_is_busy(worker->loop)) {
+	if (page_bytes > 0 && net_loop_is_busy(worker->loop)) {
 		net_conn_yield(input->conn);
 		return true; /* until the next iteration */
 	}
@@ -331,7 +331,7 @@ static inline bool take_request(struct worker *worker, struct input *input)
 {
 	const struct codec *codec = input->protocol->codec;
 	struct request *request = worker->intake.next_request;
-	size_t consumed = 0;
+	size_t consumed = 0, page_bytes = 0;
 
 	/* a transaction becomes a batch once it is parsed */
 	if (__builtin_expect(worker->admission.batches >= ADMISSION_BATCHES, 0) &&
@@ -352,12 +352,14 @@ static inline bool take_request(struct worker *worker, struct input *input)
 			end_cancelled_requests(worker, input);
 		break;
 	}
-	if (must_put_back(worker, input, request)) {
+	if (page_is_requested(request))
+		page_bytes = page_size(&worker->decider.pages, request->kind);
+	if (must_put_back(worker, input, request, page_bytes)) {
 		put_back(input);
 		return false;
 	}
 	consume_input(input, consumed, 1 + extra_requests(request));
-	return add_request(worker, request, input);
+	return add_request(worker, request, input, page_bytes);
 }
 
 /*

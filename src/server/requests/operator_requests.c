@@ -16,19 +16,22 @@ struct operation {
 	const struct user *user; /* NULL without users */
 };
 
-/* Called when the request is read. An unknown limit is an error when it is done (fill_override). */
+/*
+ * Called when the request is read: checks the permission, and keeps the request until it is done.
+ * An unknown limit is an error then (fill_override).
+ */
 void operator_prepare(struct decider *decider, struct work *work, const struct request *request)
 {
 	struct operation *operation = arena_alloc(&decider->arena, sizeof *operation);
 	const weir_limit *limit =
 	    weir_engine_limit(decider->config->engine, request->limit.data, request->limit.len);
 
-	if (limit && !work_may_use_limit(decider, work, limit))
-		return;
 	if (!operation) {
 		work_set_status(work, WEIR_ENOMEM);
 		return;
 	}
+	if (limit && !work_may_use_limit(decider, work, limit)) /* which rejects the work */
+		return;
 	operation->request = *request;
 	operation->user = decider->user;
 	work->full_request = &operation->request;
