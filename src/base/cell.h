@@ -92,6 +92,12 @@ static inline struct cell cell_make(uint32_t tag, uint64_t until_ns, uint32_t wo
 	return (struct cell){(uint64_t)tag << 32 | word, until_ns << 4 | generation};
 }
 
+/* The same cell with another word. */
+static inline struct cell cell_with_word(struct cell cell, uint32_t word)
+{
+	return (struct cell){cell.low >> 32 << 32 | word, cell.high};
+}
+
 /* Counts accesses in a test that bounds the work of a request; it compiles the callers again. */
 #ifdef CELL_COUNTS
 void cell_touch(const struct cell *cell);

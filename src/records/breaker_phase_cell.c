@@ -1,9 +1,33 @@
 /*
- * breaker_phase_cell.c: changes the phase of a circuit breaker's key (closed, open, half-open), by
- * a swap of the cell that stores it in the key's record.
+ * breaker_phase_cell.c: reads and changes the phase of a circuit breaker's key (closed, open,
+ * half-open). A cell of the key's record stores it, and is changed by one swap.
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
+
+/* The doublings of the open phase before a half-open one. */
+__attribute__((noinline, cold)) static unsigned doublings_before(const struct record *record,
+                                                                 uint64_t since_ns)
+{
+	struct cell sleep = record_load(record, BREAKER_SLEEP_AT);
+	bool is_own = cell_tag(sleep) == record->tag && cell_ahead_ns(sleep, since_ns) <= 0;
+
+	return is_own ? cell_word(sleep) & BREAKER_DOUBLINGS_MAX : 0;
+}
+
+/* Reads the phase into `snapshot`, as it is at now_ns, and no permits. */
+void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
+                               const struct record *record, struct breaker_snapshot *snapshot)
+{
+	struct breaker_state stored;
+
+	*snapshot = (struct breaker_snapshot){.first_ends_in_ns = UINT64_MAX,
+	                                      .phase_cell = record_load(record, BREAKER_PHASE_AT)};
+	stored = breaker_unpack_phase(snapshot->phase_cell, record->tag, now_ns);
+	if (__builtin_expect(stored.phase == BREAKER_HALF_OPEN, 0))
+		stored.doublings = doublings_before(record, stored.since_ns);
+	snapshot->state = breaker_at(&limit->breaker, &stored, now_ns);
+}
 
 /* An open phase stores its doublings (of the sleep) and spread where others count probes. */
 static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)

@@ -1,49 +1,15 @@
 /*
- * breaker_record.c: reads the phase and the permits in flight of a circuit breaker's key, and adds
- * and releases permits.
+ * breaker_record.c: acquires and releases the permits of a circuit breaker's key, and decides at
+ * once while the key is *quiescent*: then nothing but a bad result changes its phase, so a call
+ * reads few cells.
  *
- * They are in the cells of the key's *record*; its *header*, a cell in a table, only retains that.
- * A permit has a single entry, or shares one with others of its time and *stripe*. While a key is
- * *quiescent* nothing but a bad result changes the phase, so a call reads few cells. A record is
- * *mixed* after a reload that gave its cells another meaning (breaker_record.h).
+ * Permits are in the cells of the key's *record*; its *header*, a cell in a table, only retains
+ * that. A permit has a single entry, or shares one with others of its time and *stripe* (a share of
+ * the record that a group of threads writes). A record is *mixed* after a reload that gave its
+ * cells another meaning: then any cell may be an entry (breaker_record.h).
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
-
-/* The phase that a cell stores; closed if the cell is of another key. */
-static struct breaker_state unpack_phase(struct cell cell, uint32_t tag, uint64_t now_ns)
-{
-	struct breaker_state state;
-	uint32_t word = cell_word(cell);
-	uint64_t since_ns = now_ns + (uint64_t)cell_ahead_ns(cell, now_ns);
-	bool is_for_ever = cell_generation(cell) & BREAKER_PHASE_FOR_EVER;
-
-	if (cell_tag(cell) != tag)
-		return (struct breaker_state){.phase = BREAKER_CLOSED};
-	state = (struct breaker_state){.phase = word & 7,
-	                               .since_ns = is_for_ever ? BREAKER_FOREVER : since_ns,
-	                               .ended = cell_generation(cell) >> 1};
-	if (state.phase == BREAKER_OPEN) {
-		state.doublings = word >> 3 & 127;
-		state.spread = word >> 10 & 127;
-	} else {
-		state.in_flight = word >> 3 & 127;
-		state.good = word >> 10 & 127;
-		state.bad = word >> 17 & 127;
-		state.slow = word >> 24 & 127;
-	}
-	return state;
-}
-
-/* The doublings of the open phase before a half-open one. */
-__attribute__((noinline, cold)) static unsigned doublings_before(const struct record *record,
-                                                                 uint64_t since_ns)
-{
-	struct cell sleep = record_load(record, BREAKER_SLEEP_AT);
-	bool is_own = cell_tag(sleep) == record->tag && cell_ahead_ns(sleep, since_ns) <= 0;
-
-	return is_own ? cell_word(sleep) & BREAKER_DOUBLINGS_MAX : 0;
-}
 
 /* How long a record must be retained: for permits, then for a window that counts their results. */
 static uint64_t retention_ns(const struct algo_limit *limit, const struct breaker_state *state,
@@ -63,162 +29,6 @@ static struct cell make_in_flight_entry(const struct breaker_params *params, uin
 	return cell_make(tag, until_ns, count, params->in_flight_mark);
 }
 
-/* Reads the phase into `snapshot`, as it is at now_ns, and no permits. */
-void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
-                               const struct record *record, struct breaker_snapshot *snapshot)
-{
-	struct breaker_state stored;
-
-	*snapshot = (struct breaker_snapshot){.first_ends_in_ns = UINT64_MAX,
-	                                      .phase_cell = record_load(record, BREAKER_PHASE_AT)};
-	stored = unpack_phase(snapshot->phase_cell, record->tag, now_ns);
-	if (__builtin_expect(stored.phase == BREAKER_HALF_OPEN, 0))
-		stored.doublings = doublings_before(record, stored.since_ns);
-	snapshot->state = breaker_at(&limit->breaker, &stored, now_ns);
-}
-
-struct cell_range {
-	unsigned first, end; /* before the end */
-};
-
-/*
- * Expires an entry that has timed out. Adds its permits to `expiry`; the caller counts them in the
- * newest record.
- */
-__attribute__((noinline, cold)) static void expire_entry(const struct breaker_params *params,
-                                                         uint64_t now_ns, struct cell *at,
-                                                         struct cell entry,
-                                                         const struct breaker_snapshot *snapshot,
-                                                         struct breaker_expiry *expiry)
-{
-	uint64_t until_ns = now_ns + (uint64_t)cell_ahead_ns(entry, now_ns);
-	uint64_t over_ns = u64_min(until_ns, now_ns), parts_ago = 0;
-
-	if (!breaker_expire_entry(at, entry) ||
-	    !breaker_counts(&snapshot->state, until_ns - params->timeout_ns))
-		return;
-	expiry->lost_count += cell_word(entry);
-	expiry->first_lost_at_ns =
-	    expiry->first_lost_at_ns ? u64_min(expiry->first_lost_at_ns, until_ns) : until_ns;
-	expiry->last_lost_at_ns = u64_max(expiry->last_lost_at_ns, until_ns);
-	if (params->part_ns)
-		parts_ago = breaker_part(params, now_ns) - breaker_part(params, over_ns);
-	if (parts_ago < BREAKER_LOST_PARTS)
-		expiry->lost_by_part[parts_ago] += cell_word(entry);
-}
-
-/* Lists an entry that may be released as one of the newest. Too many groups are left out. */
-static void list_entry(struct breaker_list *list, struct cell *at, struct cell entry,
-                       uint64_t ahead_ns)
-{
-	if (cell_generation(entry) & 1) {
-		newest_add_end(&list->single_ends, ahead_ns);
-	} else if (list->group_count < BREAKER_GROUPS_MAX) {
-		list->groups[list->group_count++] = (struct breaker_group){at, ahead_ns};
-	}
-}
-
-/* Half-open: an entry has no probe of this phase, or a lost one: records when that timed out. */
-__attribute__((noinline, cold)) static void read_lost_probe(const struct breaker_params *params,
-                                                            struct cell cell,
-                                                            struct breaker_snapshot *snapshot)
-{
-	uint64_t first_ns = snapshot->state.since_ns + params->timeout_ns;
-	int64_t more_ns = cell_ahead_ns(cell, first_ns);
-
-	if (more_ns >= 0) /* the permit was given in this phase */
-		snapshot->probes_lost_at_ns =
-		    breaker_probes_lost_ns(params, snapshot->probes_lost_at_ns,
-		                           breaker_probe_end_ns(params, first_ns + (uint64_t)more_ns));
-}
-
-/* Adds the entry at `index`, if it is one, to the snapshot, or expires it if it has timed out. */
-static void read_in_flight_cell(const struct breaker_params *params, uint64_t now_ns,
-                                const struct record *record, unsigned index,
-                                struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
-{
-	struct cell cell = cell_peek(&record->cells[index]);
-	int64_t ahead_ns = cell_ahead_ns(cell, now_ns);
-	uint64_t phase_permits_end_ns =
-	    u64_max(snapshot->state.since_ns, sat_sub(now_ns + 1, params->probe_ns)) +
-	    params->timeout_ns;
-
-	if (!breaker_is_in_flight_by_either_mark(params, cell, record->tag))
-		return;
-	if (breaker_is_overdue(params, ahead_ns)) {
-		if (expiry)
-			expire_entry(params, now_ns, &record->cells[index], cell, snapshot, expiry);
-		snapshot->has_overdue |= !expiry;
-		return;
-	}
-	snapshot->in_flight += cell_word(cell);
-	if (cell_ahead_ns(cell, phase_permits_end_ns) >= 0)
-		snapshot->in_flight_of_phase += cell_word(cell);
-	else if (snapshot->state.phase == BREAKER_HALF_OPEN)
-		read_lost_probe(params, cell, snapshot);
-	snapshot->first_ends_in_ns = u64_min(snapshot->first_ends_in_ns, (uint64_t)ahead_ns);
-	snapshot->last_ends_in_ns = u64_max(snapshot->last_ends_in_ns, (uint64_t)ahead_ns);
-	if (__builtin_expect(expiry && expiry->list, 0))
-		list_entry(expiry->list, &record->cells[index], cell, (uint64_t)ahead_ns);
-}
-
-/* The low words of most cells already say that they count no permit. */
-static void read_in_flight_cells(const struct breaker_params *params, uint64_t now_ns,
-                                 const struct record *record, struct cell_range cell_range,
-                                 struct breaker_snapshot *snapshot, struct breaker_expiry *expiry)
-{
-	for (unsigned i = cell_range.first; i < cell_range.end; i++)
-		if (breaker_may_be_in_flight(breaker_low(record, i), record->tag))
-			read_in_flight_cell(params, now_ns, record, i, snapshot, expiry);
-}
-
-/*
- * Reads whether the record is mixed. A half-open phase that began in a mixed record keeps it mixed,
- * because the cells say when its probes were lost.
- */
-static void read_layout(uint64_t now_ns, const struct record *record,
-                        struct breaker_snapshot *snapshot)
-{
-	struct cell layout = record_load(record, BREAKER_LAYOUT_AT);
-	uint64_t since_ns =
-	    snapshot->state.phase == BREAKER_HALF_OPEN ? snapshot->state.since_ns : now_ns;
-
-	snapshot->is_mixed = cell_tag(layout) == record->tag && cell_ahead_ns(layout, since_ns) > 0;
-}
-
-void breaker_record_read(const struct algo_limit *limit, uint64_t now_ns,
-                         const struct record *record, struct breaker_snapshot *snapshot,
-                         struct breaker_expiry *expiry)
-{
-	const struct breaker_params *params = &limit->breaker;
-	unsigned cells = breaker_in_flight_cells(params), stride = breaker_stride(params);
-	unsigned stripes = breaker_stripes(params), at = breaker_in_flight_at(params);
-
-	if (!record->cells) {
-		*snapshot = (struct breaker_snapshot){.first_ends_in_ns = UINT64_MAX};
-		return;
-	}
-	breaker_record_read_phase(limit, now_ns, record, snapshot);
-	read_layout(now_ns, record, snapshot);
-	if (snapshot->is_mixed) {
-		breaker_record_add_in_flight(limit, now_ns, record, snapshot, expiry);
-		return;
-	}
-	for (unsigned stripe = 0; stripe < stripes; stripe++, at += stride)
-		read_in_flight_cells(params, now_ns, record, (struct cell_range){at, at + cells}, snapshot,
-		                     expiry);
-}
-
-/* Adds the entries of a record of which any cell may be one: a mixed or a former table's. */
-void breaker_record_add_in_flight(const struct algo_limit *limit, uint64_t now_ns,
-                                  const struct record *record, struct breaker_snapshot *snapshot,
-                                  struct breaker_expiry *expiry)
-{
-	read_in_flight_cells(&limit->breaker, now_ns, record,
-	                     (struct cell_range){BREAKER_FIRST_STRIPE, record->width}, snapshot,
-	                     expiry);
-}
-
 /* The index of the entry that counts permits given at `start_ns` together. */
 static unsigned index_of_in_flight_part(const struct breaker_params *params, uint64_t start_ns,
                                         unsigned stripe)
@@ -229,7 +39,8 @@ static unsigned index_of_in_flight_part(const struct breaker_params *params, uin
 
 /*
  * Adds a permit to the entry that counts those of its time in its stripe, and sets when the last of
- * these ends.
+ * these ends. Returns BREAKER_FULL if the entry's count is full, or the cell has a single entry
+ * from before a reload.
  */
 static enum breaker_acquired acquire_shared_entry(const struct breaker_params *params,
                                                   const struct record_state *at,
@@ -241,7 +52,7 @@ static enum breaker_acquired acquire_shared_entry(const struct breaker_params *p
 	uint64_t until_ns = permit.until_ns;
 	uint32_t count = 0;
 
-	if (breaker_is_in_flight(params, before, at->record.tag)) {
+	if (breaker_is_shared_entry(params, before, at->record.tag)) {
 		int64_t more_ns = cell_ahead_ns(before, until_ns);
 
 		if (cell_ahead_ns(before, now_ns) <= 0)
@@ -250,8 +61,8 @@ static enum breaker_acquired acquire_shared_entry(const struct breaker_params *p
 		until_ns += more_ns > 0 ? (uint64_t)more_ns : 0;
 		if (count == BREAKER_IN_FLIGHT_MAX)
 			return BREAKER_FULL;
-	} else if (breaker_is_in_flight_by_either_mark(params, before, at->record.tag)) {
-		return BREAKER_FULL; /* the entry has a permit of a former max_concurrent */
+	} else if (breaker_is_in_flight(params, before, at->record.tag)) {
+		return BREAKER_FULL;
 	}
 	*last_ns = until_ns;
 	after = make_in_flight_entry(params, at->record.tag, until_ns, count + 1);
@@ -278,7 +89,8 @@ static enum breaker_acquired acquire_single_entry(const struct algo_limit *limit
                                                   struct entry_range range, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	struct cell after = cell_make(at->record.tag, range.until_ns, 1, params->in_flight_mark | 1u),
+	struct cell after = cell_make(at->record.tag, range.until_ns, 1,
+	                              params->in_flight_mark | BREAKER_SINGLE),
 	            results;
 	uint32_t tag = at->record.tag;
 	unsigned with_results = 0; /* the index of a cell with results; 0 for none */
@@ -287,7 +99,7 @@ static enum breaker_acquired acquire_single_entry(const struct algo_limit *limit
 		unsigned index = range.first_index + (range.start + n) % range.count;
 		struct cell before = record_load(&at->record, index);
 
-		if (breaker_is_in_flight_by_either_mark(params, before, tag))
+		if (breaker_is_in_flight(params, before, tag))
 			continue;
 		if (!cell_has_results(before, tag)) {
 			if (record_swap(at, index, before, after))
@@ -332,7 +144,10 @@ void breaker_record_adopt_layout(const struct algo_limit *limit, const struct re
 	}
 }
 
-/* Adds a permit: to a single entry if max_concurrent bounds these, otherwise to a shared one. */
+/*
+ * Adds a permit: to a single entry if max_concurrent bounds these, otherwise to a shared one. If
+ * the shared one is full, the permit gets a single entry in any cell, as in a mixed record.
+ */
 enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              const struct record_state *at,
                                              const struct breaker_snapshot *snapshot,
@@ -351,7 +166,6 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 	acquired = acquire_shared_entry(params, at, permit, now_ns, &last_ns);
 	if (acquired != BREAKER_FULL)
 		return acquired;
-	/* Its entry has a permit of a former max_concurrent. */
 	range.count = at->record.width - first_entry;
 	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
 	return acquire_single_entry(limit, at, snapshot, range, now_ns);
@@ -371,7 +185,7 @@ static unsigned find_shared_entry(const struct breaker_params *params,
 		if (index >= at->record.width)
 			return 0;
 		*cell = record_load(&at->record, index);
-		if (breaker_is_in_flight(params, *cell, at->record.tag) &&
+		if (breaker_is_shared_entry(params, *cell, at->record.tag) &&
 		    cell_ahead_ns(*cell, permit.until_ns) >= 0)
 			return index;
 		if (!permit.has_no_id || ++permit.stripe == breaker_stripes(params))
@@ -384,7 +198,7 @@ static unsigned find_shared_entry(const struct breaker_params *params,
 static bool cell_is_of_permit(const struct breaker_params *params, struct cell cell, uint32_t tag,
                               uint64_t until_ns)
 {
-	return breaker_is_in_flight_by_either_mark(params, cell, tag) && cell_generation(cell) & 1 &&
+	return breaker_is_in_flight(params, cell, tag) && breaker_entry_is_single(cell) &&
 	       cell_ahead_ns(cell, until_ns) == 0;
 }
 
@@ -416,16 +230,20 @@ find_shared_before_bound(const struct breaker_params *params, const struct recor
 	struct breaker_params unbounded = *params;
 
 	unbounded.max_concurrent = 0;
-	unbounded.in_flight_mark &= (uint8_t)~1u;
+	unbounded.in_flight_mark &= (uint8_t)~BREAKER_SINGLE;
 	permit.stripe = breaker_stripes(&unbounded) > 1 ? permit.id_stripe : 0;
 	return find_shared_entry(&unbounded, at, permit, cell);
 }
 
-/* Finds the entry that counts a permit. Returns its index, or 0. */
+/*
+ * Finds the entry that counts a permit, first where it was found before, then of the kind that the
+ * limit uses, then of the other kind, from before a reload. Returns its index, or 0.
+ */
 static unsigned find_permit(const struct algo_limit *limit, const struct record_state *at,
                             struct breaker_permit permit, struct cell *cell)
 {
 	const struct breaker_params *params = &limit->breaker;
+	bool may_be_shared = !permit.in_single_only;
 	unsigned index = 0;
 
 	if (permit.index != 0) {
@@ -433,11 +251,11 @@ static unsigned find_permit(const struct algo_limit *limit, const struct record_
 		if (cell_is_of_permit(params, *cell, at->record.tag, permit.until_ns))
 			return permit.index;
 	}
-	if (!permit.is_single && params->max_concurrent == 0)
+	if (may_be_shared && params->max_concurrent == 0)
 		index = find_shared_entry(params, at, permit, cell);
 	if (index == 0)
 		index = find_single_entry(params, at, permit, cell);
-	if (index == 0 && !permit.is_single && params->max_concurrent != 0)
+	if (index == 0 && may_be_shared && params->max_concurrent != 0)
 		index = find_shared_before_bound(params, at, permit, cell);
 	return index;
 }
@@ -536,8 +354,9 @@ struct cell breaker_record_header(const struct algo_limit *limit, uint32_t tag,
 }
 
 /*
- * The name of the stored phase and of the parameters that judge it. One other phase in 2^32 has the
- * same.
+ * The quiescent cell: `high` is when the key became quiescent; `low` is the name of its phase, and
+ * for how many nanoseconds it is. The name is that of the stored phase and of the parameters that
+ * judge it. One other phase in 2^32 has the same.
  */
 static uint64_t quiescent_name(const struct breaker_params *params, struct cell phase, uint32_t tag)
 {
@@ -552,18 +371,31 @@ bool breaker_record_is_quiescent(const struct algo_limit *limit, uint64_t now_ns
                                  const struct record *record, struct breaker_snapshot *snapshot)
 {
 	struct cell quiescent = record_load(record, BREAKER_QUIESCENT_AT);
+	uint64_t name = quiescent.low >> 32, span_ns = (uint32_t)quiescent.low;
+	uint64_t age_ns = now_ns - quiescent.high; /* wraps to beyond any span if now is earlier */
 
 	snapshot->phase_cell = record_load(record, BREAKER_PHASE_AT);
-	/* `high` is when the span of `low` began. An earlier now makes the difference far greater. */
-	if (now_ns - quiescent.high >= (uint32_t)quiescent.low ||
-	    quiescent.low >> 32 != quiescent_name(&limit->breaker, snapshot->phase_cell, record->tag))
+	if (age_ns >= span_ns ||
+	    name != quiescent_name(&limit->breaker, snapshot->phase_cell, record->tag))
 		return false;
-	snapshot->state = unpack_phase(snapshot->phase_cell, record->tag, now_ns);
+	snapshot->state = breaker_unpack_phase(snapshot->phase_cell, record->tag, now_ns);
 	snapshot->state.phase = BREAKER_CLOSED; /* a stored ramp has become closed by time */
 	return true;
 }
 
-/* How long until a part of this length ends. */
+/* Whether the stored phase is closed, and no time changes it. */
+static bool phase_may_be_quiescent(const struct breaker_snapshot *snapshot, uint32_t tag,
+                                   uint64_t now_ns)
+{
+	struct breaker_state stored = breaker_unpack_phase(snapshot->phase_cell, tag, now_ns);
+	bool has_passed_into_another = stored.since_ns != snapshot->state.since_ns;
+	bool is_of_clock_ahead = stored.since_ns > now_ns;
+
+	return snapshot->state.phase == BREAKER_CLOSED && !has_passed_into_another &&
+	       !is_of_clock_ahead;
+}
+
+/* How long until the `part` of now ends, if all parts have this length. */
 static uint64_t rest_of_part_ns(uint64_t now_ns, uint64_t part, uint64_t part_ns)
 {
 	return (part + 1) * part_ns - now_ns;
@@ -577,23 +409,22 @@ void breaker_record_set_quiescent(const struct algo_limit *limit, const struct r
                                   const struct breaker_snapshot *snapshot, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	struct breaker_state stored = unpack_phase(snapshot->phase_cell, at->record.tag, now_ns);
 	struct cell before = record_load(&at->record, BREAKER_QUIESCENT_AT), after = {0, now_ns};
 	uint64_t span_ns = u64_min(snapshot->first_ends_in_ns, UINT32_MAX);
-	int64_t header_ns =
+	bool has_permit_of_clock_ahead = snapshot->last_ends_in_ns > params->timeout_ns;
+	/* For how long calls need not prolong the header. */
+	int64_t header_fits_ns =
 	    cell_ahead_ns(at->header, now_ns + retention_ns(limit, &snapshot->state, now_ns));
 
-	if (snapshot->is_mixed || snapshot->state.phase != BREAKER_CLOSED ||
-	    stored.since_ns != snapshot->state.since_ns || stored.since_ns > now_ns ||
-	    snapshot->last_ends_in_ns > params->timeout_ns || header_ns <= 0 ||
-	    cell_is_pinned(at->header))
+	if (!phase_may_be_quiescent(snapshot, at->record.tag, now_ns) || snapshot->is_mixed ||
+	    has_permit_of_clock_ahead || header_fits_ns <= 0 || cell_is_pinned(at->header))
 		return;
 	if (params->part_ns)
 		span_ns = u64_min(span_ns,
 		                  rest_of_part_ns(now_ns, breaker_part(params, now_ns), params->part_ns));
 	span_ns = u64_min(span_ns, rest_of_part_ns(now_ns, breaker_in_flight_part(params, now_ns),
 	                                           breaker_in_flight_part_ns(params)));
-	span_ns = u64_min(span_ns, (uint64_t)header_ns);
+	span_ns = u64_min(span_ns, (uint64_t)header_fits_ns);
 	after.low = quiescent_name(params, snapshot->phase_cell, at->record.tag) << 32 | span_ns;
 	record_swap(at, BREAKER_QUIESCENT_AT, before, after);
 }

@@ -87,7 +87,7 @@ struct breaker_list {
 	size_t group_count;
 };
 
-#define BREAKER_LOST_PARTS (BREAKER_PARTS_MAX + 2) /* no window counts a part that is older */
+#define BREAKER_LOST_PARTS (BREAKER_PARTS_MAX + 2) /* parts ago: no window counts an older one */
 
 /*
  * The expired permits that a read has found. Such a read expires in-flight entries that have timed
@@ -104,10 +104,10 @@ struct breaker_expiry {
 struct breaker_permit {
 	uint64_t start_ns, until_ns;
 	unsigned stripe;
-	unsigned id_stripe; /* its id's stripe, where */
-	bool has_no_id;     /* the permit may be in any later stripe, too */
-	unsigned index;     /* the cell to search first; 0 if it is not known */
-	bool is_single;     /* search only entries of a single permit */
+	unsigned id_stripe;  /* its id's stripe, where */
+	bool has_no_id;      /* the permit may be in any later stripe, too */
+	unsigned index;      /* the cell to search first; 0 if it is not known */
+	bool in_single_only; /* search single entries only */
 };
 
 /* `count` calls that ended at `at_ns` with the same result. */
@@ -220,9 +220,9 @@ void breaker_record_count(const struct algo_limit *limit, const struct record_st
                           const struct breaker_snapshot *snapshot,
                           const struct breaker_results *results, uint64_t now_ns);
 
-/** Adds the counts of a part in another cell to the same part of the first stripe. */
+/** Adds the counts of a cell that is replaced to the same part of the first stripe. */
 void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
-                                const struct breaker_snapshot *snapshot, struct cell part,
+                                const struct breaker_snapshot *snapshot, struct cell replaced,
                                 uint64_t now_ns);
 
 /**
@@ -241,7 +241,7 @@ static inline uint64_t breaker_record_ahead_ns(const struct breaker_params *para
 {
 	if (params->part_ns == 0)
 		return BREAKER_RETENTION_MIN_NS;
-	return breaker_part_end_ns(params, breaker_part(params, now_ns)) - now_ns;
+	return breaker_part_counts_until_ns(params, breaker_part(params, now_ns)) - now_ns;
 }
 
 /** Whether the header retains the record long enough, and is PINNED if the phase requires it. */

@@ -1,9 +1,17 @@
 /*
- * breaker_window.c: counts the results in a circuit breaker's window, in parts of time or in blocks
- * of calls, in cells of the key's record.
+ * breaker_window.c: counts the results in a circuit breaker's window, in *parts* of time or in
+ * *blocks* of calls, in cells of the key's record.
  *
  * Each result is one swap of one cell. The low word of a cell is its *name*, made of its phase and
- * part, so a call that counts for another part starts the cell anew.
+ * part, so a call that counts for another part starts the cell anew. The high word is
+ *
+ *     of a part     slow calls 21 | failures 21 | calls 21
+ *     of a block    number 27 | calls 5 | the outcomes of 16 calls, 2 bits each
+ *
+ * With parts of time the record has several *stripes*, each with a window of its own, so that
+ * threads seldom write the same cell; the window is the sum of them all. After a reload of the
+ * limit a cell may have an *in-flight entry* (a count of permits) in place of results. The record
+ * is called *mixed* then, and only the first stripe's window is sure to have none.
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"
@@ -64,27 +72,42 @@ __attribute__((noinline, cold)) static bool is_later_part(const struct breaker_p
 	return false;
 }
 
+/*
+ * Chooses and loads the cell that counts a part in a stripe. If an in-flight entry has that cell,
+ * the part is counted in the first stripe. Returns the cell's index.
+ */
+static unsigned load_cell_of_part(const struct breaker_params *params, const struct record *record,
+                                  uint64_t part, uint64_t name, unsigned stripe, struct cell *cell)
+{
+	unsigned in_first_stripe = index_of_window_part(params, part);
+	unsigned index = in_first_stripe + stripe * breaker_stride(params);
+
+	*cell = record_load(record, index);
+	if (cell->low == name || !breaker_is_in_flight(params, *cell, record->tag))
+		return index;
+	*cell = record_load(record, in_first_stripe);
+	return in_first_stripe;
+}
+
 /* Counts results in the cell of their part and stripe. */
 static void add_to_part(const struct breaker_params *params, const struct record_state *at,
                         const struct breaker_snapshot *snapshot,
                         const struct breaker_results *results)
 {
 	uint64_t part = breaker_part(params, results->ended_at_ns), count = results->count;
-	unsigned index = index_of_window_part(params, part) + results->stripe * breaker_stride(params);
 	uint64_t name = name_of_part(snapshot, at->record.tag, part);
 	struct cell before, after;
+	unsigned index;
 
 	do {
-		before = record_load(&at->record, index);
-		/* The window of the first stripe never has an in-flight entry. */
-		if (before.low != name &&
-		    breaker_is_in_flight_by_either_mark(params, before, at->record.tag))
-			before = record_load(&at->record, index = index_of_window_part(params, part));
-		if (before.low != name &&
-		    (is_later_part(params, snapshot, at->record.tag, part, before.low) ||
-		     !phase_is_unchanged(at, snapshot)))
+		bool starts_anew;
+
+		index = load_cell_of_part(params, &at->record, part, name, results->stripe, &before);
+		starts_anew = before.low != name;
+		if (starts_anew && (is_later_part(params, snapshot, at->record.tag, part, before.low) ||
+		                    !phase_is_unchanged(at, snapshot)))
 			return;
-		after = (struct cell){name, before.low == name ? before.high : 0};
+		after = (struct cell){name, starts_anew ? 0 : before.high};
 		/* A part with 2^21 calls counts no more: their failure rate is exact enough. */
 		if ((after.high & COUNT_MAX) + count > COUNT_MAX)
 			return;
@@ -95,6 +118,7 @@ static void add_to_part(const struct breaker_params *params, const struct record
 
 /*
  * Adds a part of all stripes that the record has to `sum`. Returns false if no stripe has the part.
+ * Most cells are ruled out by their low word, before the whole cell is loaded at a higher cost.
  */
 static bool add_part_of_stripes(const struct breaker_params *params, const struct record *record,
                                 const struct breaker_snapshot *snapshot, uint64_t part,
@@ -111,7 +135,7 @@ static bool add_part_of_stripes(const struct breaker_params *params, const struc
 		if (breaker_low(record, index) != name)
 			continue;
 		cell = record_load(record, index);
-		if (cell.low != name)
+		if (cell.low != name) /* changed since */
 			continue;
 		any = true;
 		sum->calls += cell.high & COUNT_MAX;
@@ -122,8 +146,9 @@ static bool add_part_of_stripes(const struct breaker_params *params, const struc
 }
 
 /*
- * Adds up the parts of the window that have not ended. Returns how long the newest result still
- * counts: the record must be stored for so long.
+ * Adds up the parts in the window. Returns how long the newest result still counts: the record must
+ * be stored for so long. With `finished_only` the part of now is stored, but it is in the window
+ * only once it is over.
  */
 static uint64_t tally_parts(const struct breaker_params *params, const struct record *record,
                             const struct breaker_snapshot *snapshot, uint64_t now_ns,
@@ -134,12 +159,13 @@ static uint64_t tally_parts(const struct breaker_params *params, const struct re
 
 	for (uint64_t part = first; part <= now_part; part++) {
 		struct breaker_tally sum = {0};
+		uint64_t counts_until_ns = breaker_part_counts_until_ns(params, part);
+		bool is_in_window = breaker_has_part(params, part, now_part);
 
-		if (breaker_part_end_ns(params, part) <= now_ns ||
-		    !add_part_of_stripes(params, record, snapshot, part, &sum))
+		if (counts_until_ns <= now_ns || !add_part_of_stripes(params, record, snapshot, part, &sum))
 			continue;
-		until_ns = breaker_part_end_ns(params, part);
-		if (!breaker_has_part(params, part, now_part))
+		until_ns = counts_until_ns;
+		if (!is_in_window)
 			continue;
 		tally->calls += sum.calls;
 		tally->failures += sum.failures;
@@ -188,24 +214,25 @@ static int find_newest_block(const struct breaker_params *params, const struct r
 
 /*
  * Chooses the block to add to: the newest, or if that is full the next one, which another thread
- * may have opened already. Returns its index.
+ * may have opened already. Returns its index. Sets `*before` to the cell as it is, and `*after` to
+ * the block to which the caller adds before it swaps the two.
  */
 static unsigned choose_block(const struct breaker_params *params, const struct record *record,
                              uint64_t name, struct cell *before, struct cell *after)
 {
 	int newest = find_newest_block(params, record, name, before);
-	uint64_t number = newest < 0 ? 0 : block_next(block_number(*before));
-	unsigned index;
+	uint64_t next_number = newest < 0 ? 0 : block_next(block_number(*before));
+	unsigned next_index = BREAKER_WINDOW_AT + (unsigned)(newest + 1) % breaker_window_cells(params);
+	bool next_is_open;
 
-	*after = *before;
-	if (newest >= 0 && block_count(*before) < BREAKER_BLOCK)
+	if (newest >= 0 && block_count(*before) < BREAKER_BLOCK) {
+		*after = *before;
 		return BREAKER_WINDOW_AT + (unsigned)newest;
-	index = BREAKER_WINDOW_AT + (unsigned)(newest + 1) % breaker_window_cells(params);
-	*before = record_load(record, index);
-	*after = before->low == name && block_number(*before) == number
-	             ? *before
-	             : (struct cell){name, number << (64 - BLOCK_NUMBERS)};
-	return index;
+	}
+	*before = record_load(record, next_index);
+	next_is_open = before->low == name && block_number(*before) == next_number;
+	*after = next_is_open ? *before : (struct cell){name, next_number << (64 - BLOCK_NUMBERS)};
+	return next_index;
 }
 
 /* Adds the same result `count` times; each swap adds as many as the block has capacity for. */
@@ -233,7 +260,11 @@ static void add_to_blocks(const struct breaker_params *params, const struct reco
 	}
 }
 
-/* Sums up the last `calls` outcomes, from the newest on. */
+/*
+ * Sums up the last `calls` outcomes, from the newest on. Returns for how long the record must be
+ * stored. The cells are a ring: the oldest block ends the loop, because the cell before it has not
+ * the number before it.
+ */
 static uint64_t tally_blocks(const struct breaker_params *params, const struct record *record,
                              const struct breaker_snapshot *snapshot, struct breaker_tally *tally)
 {
@@ -259,28 +290,36 @@ static uint64_t tally_blocks(const struct breaker_params *params, const struct r
 }
 
 /*
- * Adds the counts of `part`, a cell that an in-flight entry replaces, to the same part of the first
- * stripe. A name doesn't reveal its part's number, so the parts of the window are tried.
+ * Adds the counts of `replaced`, a cell that an in-flight entry replaces, to the same part of the
+ * first stripe. A name doesn't reveal its part, so the parts of the window are tried. Blocks are
+ * dropped.
  */
 void breaker_record_move_counts(const struct algo_limit *limit, const struct record_state *at,
-                                const struct breaker_snapshot *snapshot, struct cell part,
+                                const struct breaker_snapshot *snapshot, struct cell replaced,
                                 uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	uint64_t number = breaker_part(params, now_ns), first = sat_sub(number, params->parts);
+	uint64_t part, first;
 	struct cell before, after;
 	unsigned index;
 
-	while (number > first && name_of_part(snapshot, at->record.tag, number) != part.low)
-		number--;
-	if (params->part_ns == 0 || name_of_part(snapshot, at->record.tag, number) != part.low)
+	if (params->part_ns == 0)
 		return;
-	index = index_of_window_part(params, number);
+	part = breaker_part(params, now_ns);
+	first = sat_sub(part, params->parts);
+	while (part > first && name_of_part(snapshot, at->record.tag, part) != replaced.low)
+		part--;
+	if (name_of_part(snapshot, at->record.tag, part) != replaced.low)
+		return;
+	index = index_of_window_part(params, part);
 	do {
+		uint64_t counted;
+
 		before = record_load(&at->record, index);
-		after = (struct cell){part.low, part.high + (before.low == part.low ? before.high : 0)};
-		if ((after.high & COUNT_MAX) < (part.high & COUNT_MAX))
-			return;
+		counted = before.low == replaced.low ? before.high : 0;
+		after = (struct cell){replaced.low, counted + replaced.high};
+		if ((counted & COUNT_MAX) + (replaced.high & COUNT_MAX) > COUNT_MAX)
+			return; /* a full part counts no more */
 	} while (!record_swap(at, index, before, after) && record_is_own(at));
 }
 
@@ -294,7 +333,8 @@ void breaker_record_count(const struct algo_limit *limit, const struct record_st
 	if (params->part_ns == 0) {
 		add_to_blocks(params, at, snapshot, results->result,
 		              u64_min(results->count, params->calls));
-	} else if (breaker_part_end_ns(params, breaker_part(params, results->ended_at_ns)) > now_ns) {
+	} else if (breaker_part_counts_until_ns(params, breaker_part(params, results->ended_at_ns)) >
+	           now_ns) {
 		add_to_part(params, at, snapshot, results);
 	}
 }

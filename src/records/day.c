@@ -18,9 +18,9 @@
  * swap in `*change`. The caller carries it out and decides anew, until a change is RECORD_FINAL.
  * docs/design/sliding-states.md proves that this suffices.
  *
- * The end of a day is checked as in algo/rates/window.c: an end up to one day ahead stands, a later
- * one is cut back, and the count stays. The end of a window more than ALGO_SKEW_NS too far ahead is
- * cut back, too.
+ * The end of a day is checked as in algo/rates/window.c: up to one day after today's it stands, a
+ * later one is cut back, and the count stays. The end of a window more than ALGO_SKEW_NS too far
+ * ahead is cut back, too.
  */
 #include "records/record.h"
 
@@ -34,10 +34,11 @@ _Static_assert(DAY_WINDOWS *KINDS <= CELL_GENERATIONS, "all generations fit in a
 /* The day as one step reads it. `window_used` is 0 unless all free units are in use. */
 struct day_view {
 	uint64_t day_end_ns;
-	uint64_t window_left_ns;   /* how long the window still lasts; 0 without a window */
-	uint64_t free_used;        /* units in use: free ones of today, ... */
-	uint64_t window_used;      /* and those of the window */
-	uint64_t written_free_max; /* free units of a day by the parameters that wrote the state */
+	uint64_t window_left_ns; /* how long the window still lasts; 0 without a window */
+	uint64_t free_used;      /* units in use: free ones of today, ... */
+	uint64_t window_used;    /* and those of the window */
+	uint64_t free_stored;    /* units that the state has in use as free ones, by a former limit
+	                            perhaps; all of a day if there is a window */
 	struct cell window_cell;
 	unsigned window_index;
 	bool day_is_too_far, window_is_too_far; /* a clock that was set back since has written it */
@@ -55,10 +56,10 @@ static void read_window(const struct record_step *step, struct day_view *view)
 	int64_t left_ns;
 
 	view->window_cell = record_load(step->record, view->window_index);
-	view->written_free_max = params->free;
+	view->free_stored = params->free;
 	if (cell_tag(view->window_cell) != step->record->tag) /* the file is damaged */
 		return;
-	view->written_free_max = cell_word(view->window_cell);
+	view->free_stored = cell_word(view->window_cell);
 	view->window_used = (uint64_t)cell_word(step->header) + 1;
 	left_ns = cell_ahead_ns(view->window_cell, step->now_ns);
 	if (left_ns <= 0)
@@ -80,7 +81,7 @@ static struct day_view read_day(const struct record_step *step)
 	if (cell_ahead_ns(step->header, step->now_ns) <= 0)
 		return view;
 	view.day_end_ns = step->now_ns + (uint64_t)cell_ahead_ns(step->header, step->now_ns);
-	/* A day of 25 hours is followed by one of 24, or the other way round. */
+	/* The next day, which a clock ahead of this one may have begun, has up to 25 hours. */
 	view.day_is_too_far =
 	    (int64_t)(view.day_end_ns - step->window_end_ns) > (int64_t)(NS_PER_DAY / 8 * 9);
 	if (view.day_is_too_far)
@@ -88,13 +89,13 @@ static struct day_view read_day(const struct record_step *step)
 	if (cell_generation(step->header) % KINDS == FREE_USED_UP) {
 		read_window(step, &view);
 	} else {
-		view.written_free_max = cell_word(step->header);
+		view.free_stored = cell_word(step->header);
 	}
 	/*
 	 * If the limit has more free units than before, the window's units fill these first, even of a
 	 * window that is over.
 	 */
-	view.free_used = u64_min(view.written_free_max, params->free);
+	view.free_used = u64_min(view.free_stored, params->free);
 	now_free = u64_min(view.window_used, params->free - view.free_used);
 	view.free_used += now_free;
 	view.window_used =
@@ -111,7 +112,7 @@ static struct day_view read_day(const struct record_step *step)
 static void want_day_header(const struct record_step *step, const struct day_view *view,
                             bool is_final, struct record_change *change)
 {
-	uint64_t free_added = sat_sub(step->limit->day.free, view->written_free_max);
+	uint64_t free_added = sat_sub(step->limit->day.free, view->free_stored);
 	unsigned kind = view->window_used > 0 ? FREE_USED_UP : FREE_LEFT;
 	uint64_t word = kind == FREE_USED_UP ? view->window_used + free_added - 1 : view->free_used;
 
@@ -141,10 +142,13 @@ static void want_open_window(const struct record_step *step, struct day_view *vi
 	unsigned index = (view->window_index + 1) % DAY_WINDOWS;
 	struct cell before = record_load(step->record, index), after;
 	int64_t left_ns = cell_ahead_ns(before, step->now_ns);
-	uint64_t free_max = u64_max(view->written_free_max, params->free);
+	uint64_t free_max = u64_max(view->free_stored, params->free);
 
 	view->window_left_ns = params->period_ns;
-	/* Another thread may have opened it just now, on behalf of the same header. */
+	/*
+	 * If another thread has stored the cell on behalf of the same header, with a clock ahead of
+	 * this one, its later end stays.
+	 */
 	if (cell_tag(before) == step->record->tag && left_ns > (int64_t)params->period_ns &&
 	    !window_lasts_too_long(params, left_ns))
 		view->window_left_ns = (uint64_t)left_ns;
@@ -155,7 +159,7 @@ static void want_open_window(const struct record_step *step, struct day_view *vi
 		return;
 	}
 	view->window_index = index;
-	view->written_free_max = free_max;
+	view->free_stored = free_max;
 	want_day_header(step, view, RECORD_FINAL, change);
 }
 
@@ -166,7 +170,7 @@ static void want_earlier_end(const struct record_step *step, const struct day_vi
 	if (view->window_is_too_far)
 		want_window_cell(view->window_index, view->window_cell,
 		                 cell_make(step->record->tag, step->now_ns + view->window_left_ns,
-		                           (uint32_t)view->written_free_max, 0),
+		                           (uint32_t)view->free_stored, 0),
 		                 change);
 	else if (view->day_is_too_far)
 		want_day_header(step, view, RECORD_FINAL, change);
@@ -198,6 +202,8 @@ static void want_day_acquire(const struct record_step *step, uint64_t cost, stru
 		want_earlier_end(step, &before, change);
 	else
 		want_day_view(step, &before, view, change);
+	/* A refund names units of a window by its end, and free units by the header's: the day's end.
+	 */
 	if (view->window_used > 0)
 		change->unit_name_ns = u64_min(step->now_ns + view->window_left_ns, view->day_end_ns);
 }

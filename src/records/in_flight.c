@@ -2,8 +2,8 @@
  * in_flight.c: stores the permits of an adaptive limit that are in flight, and the measurements
  * made from their reports, in the cells of a key's record.
  *
- * The key's *header*, a cell in the limit's table, counts nothing: it retains the record; a VOID
- * one says that the record is of an earlier life of the key. One cell counts all permits, by the
+ * The key's *header*, a cell in the limit's table, counts nothing: it retains the record. A VOID
+ * header says that the record is of an earlier life of the key. One cell counts all permits, by the
  * *part* of time (a fifth of a permit's timeout) in which they were given: a part leaves the cell
  * when its permits have timed out. Two cells store the *headroom*: how far priority classes may
  * exceed the limit. A cell has the key's tag and 96 bits of content (in_flight.h).
@@ -292,19 +292,20 @@ bool in_flight_store_headroom(const struct record_state *at,
 static void read_counts(const struct algo_limit *limit, uint64_t now_ns, struct cell header,
                         const struct record *record, struct in_flight_snapshot *snapshot)
 {
-	uint64_t now_part = in_flight_part(&limit->in_flight, now_ns), stored;
+	uint64_t now_part = in_flight_part(&limit->in_flight, now_ns), stored_total;
 
 	snapshot->counts = (struct in_flight_counts){.part = now_part};
 	if (cell_tag(snapshot->counts_cell) == record->tag)
 		snapshot->counts =
 		    unpack_counts(snapshot->counts_cell, part_near_counts(limit, header, now_ns));
-	stored = snapshot->counts.total;
-	if (stored == 0) /* without permits the number may be ambiguous, so take the part of now */
+	stored_total = snapshot->counts.total;
+	if (stored_total == 0) /* then the header need not be near the part, so its number is unsure */
 		snapshot->counts.part = now_part;
-	else if (snapshot->counts.part < now_part) /* a clock that lags counts in the newer part */
+	else if (snapshot->counts.part < now_part)
 		advance_counts(&snapshot->counts, now_part);
+	/* Otherwise a clock ahead of this one has counted in a newer part, which stays the newest. */
 	snapshot->in_flight = snapshot->counts.total;
-	snapshot->timed_out = stored - snapshot->in_flight;
+	snapshot->timed_out = stored_total - snapshot->in_flight;
 }
 
 /* Reads all cells of the record. A record without cells reads as empty. */

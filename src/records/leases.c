@@ -2,10 +2,10 @@
  * leases.c: acquires and releases the permits of a limit on concurrency. A permit is a *lease*, a
  * cell of the key's record that is taken until a release or until the lease ends.
  *
- * The key's *header*, a cell in the limit's table, counts nothing: it retains the record. All
- * leases are before the index *span* in its word. Each release raises the header's version; the
- * last one also marks it as closing and then unpins it, so that other keys may take its cell
- * (leases.h).
+ * The key's *header*, a cell in the limit's table, counts nothing: it retains the record. Its word
+ * stores a *span*: all leases have a lower index in the record. Each release raises the header's
+ * version. The release of the last lease also marks the header as closing and then lets it end now,
+ * so that other keys may take its cell (leases.h).
  */
 #include "records/leases.h"
 
@@ -13,7 +13,7 @@
 
 #define SPAN_MASK RECORD_WORD_MASK
 
-_Static_assert(ALGO_PERMITS_MAX <= SPAN_MASK, "a span fits in a head");
+_Static_assert(ALGO_PERMITS_MAX <= SPAN_MASK, "a span fits in a header");
 
 struct cell leases_make_cell(const struct algo_limit *limit, const struct algo_call *call,
                              uint64_t now_ns, uint32_t tag)
@@ -34,6 +34,12 @@ static struct cell free_cell_of_lease(struct cell lease)
 	return lease;
 }
 
+/* The same lease without its permit's id, so that no report or refund by the id finds it. */
+static struct cell lease_without_permit(struct cell lease)
+{
+	return cell_with_word(lease, 0);
+}
+
 unsigned leases_span(struct cell header, const struct record *record)
 {
 	if (cell_tag(header) != record->tag || !cell_is_pinned(header))
@@ -46,24 +52,28 @@ void leases_read(const struct algo_limit *limit, uint64_t now_ns, struct cell he
                  const struct record *record, struct leases_use *use)
 {
 	unsigned span = leases_span(header, record);
+	uint64_t now_pinned = now_ns << 4 | CELL_PINNED; /* `high` of a lease that ends now */
 	uint64_t held = 0;
-	uint64_t first = UINT64_MAX, last = 0; /* less 1, and as it is; in 1/16 ns from now on */
+	/* Times from now on as they stand in cells, in sixteenths of a nanosecond. */
+	uint64_t first_less_1_16ths = UINT64_MAX, last_16ths = 0;
 
 	for (unsigned i = 0; i < span; i++) { /* no branches, since a record may have 10,000 entries */
 		struct cell lease = cell_peek(&record->cells[i]);
-		int64_t ahead = (int64_t)(lease.high - (now_ns << 4 | CELL_PINNED));
-		bool is_held = (cell_tag(lease) == record->tag) & ((ahead & 15) == 0) & (ahead > 0);
-		uint64_t ends_in = is_held ? (uint64_t)ahead : 0;
+		int64_t ahead_16ths = (int64_t)(lease.high - now_pinned);
+		bool is_pinned = (ahead_16ths & 15) == 0; /* the same low bits as `now_pinned` */
+		bool is_held = (cell_tag(lease) == record->tag) & is_pinned & (ahead_16ths > 0);
+		uint64_t ends_in_16ths = is_held ? (uint64_t)ahead_16ths : 0;
 
 		held += is_held;
-		first = u64_min(first, ends_in - 1); /* wraps to the greatest number for a free entry */
-		last = u64_max(last, ends_in);
+		/* 0 less 1 wraps to the greatest number, so a free entry is never the first. */
+		first_less_1_16ths = u64_min(first_less_1_16ths, ends_in_16ths - 1);
+		last_16ths = u64_max(last_16ths, ends_in_16ths);
 	}
 	use->held += held;
-	use->first_end_in_ns =
-	    u64_min(use->first_end_in_ns, first == UINT64_MAX ? first : (first + 1) >> 4);
-	use->last_end_in_ns = u64_max(use->last_end_in_ns, last >> 4);
-	use->has_too_far |= last >> 4 > limit->leases.lease_ns + ALGO_SKEW_NS;
+	if (held > 0)
+		use->first_end_in_ns = u64_min(use->first_end_in_ns, (first_less_1_16ths + 1) >> 4);
+	use->last_end_in_ns = u64_max(use->last_end_in_ns, last_16ths >> 4);
+	use->has_too_far |= last_16ths >> 4 > limit->leases.lease_ns + ALGO_SKEW_NS;
 }
 
 /* Whether the header retains the record until `until_ns`, and its span allows `max` leases. */
@@ -94,10 +104,18 @@ struct cell leases_make_header(const struct algo_limit *limit, struct cell heade
 	return cell_make(tag, now_ns + ahead_ns, word | span, CELL_PINNED);
 }
 
-/* The spent header: other keys may take its cell. */
+/* The spent header: it ends now, so other keys may take its cell although it is PINNED. */
 static struct cell spent_header(struct cell header, uint64_t now_ns)
 {
 	return cell_make(cell_tag(header), now_ns, cell_word(header) & ~RECORD_CLOSING, CELL_PINNED);
+}
+
+/* The index at which the search for a permit's leases begins, in an acquire and in its release. */
+static unsigned search_start(uint64_t until_ns, uint32_t permit_word, unsigned span)
+{
+	uint64_t until_in_cell = until_ns & UINT64_MAX >> 4; /* a cell stores 60 bits of it */
+
+	return record_start(until_in_cell ^ permit_word, span);
 }
 
 /* Stores `lease` in up to `n` free entries. Returns how many. */
@@ -105,7 +123,7 @@ uint64_t leases_acquire(const struct algo_limit *limit, const struct record_stat
                         struct cell lease, uint64_t n, uint64_t now_ns)
 {
 	unsigned span = (unsigned)limit->leases.max, acquired = 0;
-	unsigned index = record_start(lease.high >> 4 ^ cell_word(lease), span);
+	unsigned index = search_start(lease.high >> 4, cell_word(lease), span);
 
 	for (unsigned i = 0; i < span && acquired < n; i++, index = index + 1 == span ? 0 : index + 1) {
 		struct cell before = record_load(&state->record, index);
@@ -128,17 +146,20 @@ static bool has_no_leases(const struct record_state *state, unsigned span, uint6
 
 /*
  * Raises the version of the header after a pass that released leases. The header was read before
- * that pass, which saw other leases held unless `none_held`. If the header has changed since, other
- * threads have released leases at the same time, and the entries are read again.
+ * that pass, which saw other leases held unless `none_held`. If other threads have changed the
+ * header since, the entries are read again.
  *
- * An acquire that takes an entry either sees afterwards that the header is closing, or took the
- * entry before the second read here.
+ * If no leases are left, marks the header as closing in the same swap, reads the entries a second
+ * time, and lets the header end if there are none still. An acquire that takes an entry either sees
+ * afterwards that the header is closing, or took the entry before that second read. A limit without
+ * keys has one header, whose cell no other key wants: it is never closed.
  */
 static void update_header_after_release(const struct record_state *state,
                                         const struct leases_release *release, bool none_held)
 {
 	unsigned span = leases_span(state->header, &state->record);
-	bool closing = none_held && !release->limit_has_no_keys;
+	bool may_close = !release->limit_has_no_keys;
+	bool closing = may_close && none_held;
 	struct cell header = state->header, after = header_released(header, closing);
 
 	while (!cell_swap(state->cell, header, after)) {
@@ -146,7 +167,7 @@ static void update_header_after_release(const struct record_state *state,
 		span = leases_span(header, &state->record);
 		if (span == 0)
 			return; /* the cell is another key's by now */
-		closing = !release->limit_has_no_keys && has_no_leases(state, span, release->now_ns);
+		closing = may_close && has_no_leases(state, span, release->now_ns);
 		after = header_released(header, closing);
 	}
 	fence_behind_swap(); /* all threads see the closing header before the second read */
@@ -171,21 +192,20 @@ static void add_lease_use(const struct algo_limit *limit, uint64_t ends_in_ns,
 
 /*
  * Releases the lease at `index` if it matches. Once `count_max` are released, the others stay, but
- * may lose their permit's id. Returns whether the lease was released.
+ * lose their permit's id if the caller wishes. Returns whether the lease was released.
  */
 static bool release_lease(const struct record_state *state, struct leases_release *release,
                           unsigned index)
 {
-	struct cell lease = record_load(&state->record, index), without_permit = lease;
+	struct cell lease = record_load(&state->record, index);
 	uint64_t ends_in_ns = lease_ends_in_ns(lease, state->record.tag, release->now_ns);
 	bool is_newest = !release->newest || newest_includes(release->newest, ends_in_ns);
 
 	if (ends_in_ns == 0 || !lease_matches(&release->match, lease) || !is_newest)
 		return false;
 	if (release->released_count == release->count_max) {
-		without_permit.low = lease.low >> 32 << 32;
 		if (release->clears_other_permits)
-			record_swap(state, index, lease, without_permit);
+			record_swap(state, index, lease, lease_without_permit(lease));
 		return false;
 	}
 	if (!record_swap(state, index, lease, free_cell_of_lease(lease)))
@@ -205,19 +225,22 @@ void leases_release(const struct algo_limit *limit, const struct record_state *s
 {
 	const struct leases_match *match = &release->match;
 	unsigned span = leases_span(state->header, &state->record);
-	unsigned index = record_start((match->until_ns & UINT64_MAX >> 4) ^ match->permit_word, span);
-	uint64_t released_before = release->released_count, held_elsewhere = use->held;
+	unsigned index = search_start(match->until_ns, match->permit_word, span);
+	uint64_t released_before = release->released_count;
+	uint64_t held_in_other_records = use->held; /* added by the caller's earlier calls */
 
 	for (unsigned i = 0; i < span; i++, index = index + 1 == span ? 0 : index + 1) {
 		struct cell lease = cell_peek(&state->record.cells[index]);
 		uint64_t ends_in_ns = lease_ends_in_ns(lease, state->record.tag, release->now_ns);
 
-		if (ends_in_ns > 0 &&
-		    !(lease_matches(match, lease) && release_lease(state, release, index)))
+		if (ends_in_ns == 0)
+			continue;
+		/* This match, of a read in two halves, only spares most entries a whole load. */
+		if (!lease_matches(match, lease) || !release_lease(state, release, index))
 			add_lease_use(limit, ends_in_ns, use);
 	}
 	if (release->released_count > released_before)
-		update_header_after_release(state, release, use->held == held_elsewhere);
+		update_header_after_release(state, release, use->held == held_in_other_records);
 }
 
 /* Calls `visit` with the end of each lease that has no permit's id. */
@@ -227,7 +250,7 @@ void leases_visit_unnamed(const struct algo_limit *limit, uint64_t now_ns,
 {
 	unsigned span = leases_span(state->header, &state->record);
 
-	(void)limit; /* the function is a reported_key_ends */
+	(void)limit; /* a parameter of the function type reported_key_ends */
 	for (unsigned i = 0; i < span; i++) {
 		struct cell lease = cell_peek(&state->record.cells[i]);
 		uint64_t ends_in_ns = lease_ends_in_ns(lease, state->record.tag, now_ns);

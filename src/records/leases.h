@@ -83,7 +83,7 @@ struct leases_release {
 	struct leases_match match;
 	uint64_t count_max;        /* releases at most so many */
 	struct newest *newest;     /* unless NULL, only matching leases that it includes */
-	bool clears_other_permits; /* the other matching leases lose their permit */
+	bool clears_other_permits; /* the permit ends: its other leases stay without its id */
 	bool limit_has_no_keys;    /* so the header is never closing */
 	uint64_t now_ns;
 	uint64_t released_count; /* so far */

@@ -83,31 +83,42 @@ static void set_nth_end(struct newest *newest, const uint64_t *ends, uint64_t n)
 }
 
 /*
- * Ends the first pass: finds the n-th end, or chooses the samples that surround it. In each chunk
- * up to NEWEST_STEP - 1 ends are newer than a sample but behind the one before it, so the rank of a
- * sample is known to within that number for each chunk. Returns whether a second pass is needed.
+ * Chooses, from the sorted sample, an upper and a lower one that surround the n-th end. Each sample
+ * stands for NEWEST_STEP ends, so at least NEWEST_STEP * k ends are not older than the k-th sample.
+ * There may be more: in each chunk up to NEWEST_STEP - 1 ends that are newer than it, and behind
+ * the chunk's last sample that is.
+ */
+static void choose_samples(struct newest *newest)
+{
+	uint64_t more_max = newest->reduced_chunks * (NEWEST_STEP - 1);
+	/* The last sample that is certainly among the n newest, and the first that n ends reach. */
+	uint64_t upper_rank = u64_min(sat_sub(newest->n, more_max) / NEWEST_STEP, newest->sample_count);
+	uint64_t lower_rank = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
+
+	newest->upper_sample = upper_rank > 0 ? newest->sample[upper_rank - 1] : UINT64_MAX;
+	newest->lower_sample = lower_rank <= newest->sample_count ? newest->sample[lower_rank - 1] : 0;
+	newest->lower_sample = u64_max(newest->lower_sample, newest->least);
+}
+
+/*
+ * Ends the first pass: finds the n-th end, or chooses the samples that surround it. `n` may be less
+ * than newest_begin() got, because the caller has released some entries otherwise. Returns whether
+ * a second pass is needed.
  */
 bool newest_needs_count(struct newest *newest, uint64_t n)
 {
-	uint64_t rank_error, upper_rank, lower_rank;
-
 	newest->n = n;
 	newest->nth_end = newest->then_at_nth = 0;
 	if (newest->n >= newest->count)
 		return false;
 	sort_descending(newest->chunk, newest->chunk_count);
-	if (newest->reduced_chunks == 0) {
+	if (newest->reduced_chunks == 0) { /* the chunk still has all ends */
 		set_nth_end(newest, newest->chunk, newest->n);
 		return false;
 	}
 	sample_chunk(newest);
 	sort_descending(newest->sample, newest->sample_count);
-	rank_error = newest->reduced_chunks * (NEWEST_STEP - 1);
-	upper_rank = u64_min(sat_sub(newest->n, rank_error) / NEWEST_STEP, newest->sample_count);
-	lower_rank = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
-	newest->upper_sample = upper_rank > 0 ? newest->sample[upper_rank - 1] : UINT64_MAX;
-	newest->lower_sample = lower_rank <= newest->sample_count ? newest->sample[lower_rank - 1] : 0;
-	newest->lower_sample = u64_max(newest->lower_sample, newest->least);
+	choose_samples(newest);
 	return true;
 }
 

@@ -31,9 +31,9 @@
 #define NEWEST_BETWEEN (2 * NEWEST_CHUNKS * (NEWEST_STEP - 1) + 2 * NEWEST_STEP)
 
 struct newest {
-	uint64_t n;
+	uint64_t n;     /* how many are wanted */
 	uint64_t count; /* ends added */
-	uint64_t least; /* at least n ends are this or later: earlier ones are ignored */
+	uint64_t least; /* at least n ends are this or later, so earlier ones are ignored */
 	size_t chunk_count, sample_count;
 	unsigned reduced_chunks;
 	uint64_t upper_sample, lower_sample; /* the samples that surround the n-th end */

@@ -1,7 +1,8 @@
 /*
- * record.c: decides on, reads and cleans a key's state of more than one word: a *header* (the key's
- * own cell in a table) and a *record* (an array of further cells behind it). Calls the operations
- * of the limit's kind of record for this.
+ * record.c: handles a key's state of more than one word, which is a *header* (the key's own cell in
+ * a table) and a *record* (an array of further cells behind it). Decides calls and reads the units
+ * in use by the operations of the limit's kind of record, cleans a new key's record, and makes the
+ * header of a key that moves to another table.
  */
 #include "records/record.h"
 
@@ -22,8 +23,10 @@ void record_decide(const struct record_step *step, struct algo_decision *out,
 }
 
 /*
- * Swaps the cells that an earlier life of the key has left in its record. Returns false if the
- * header has changed meanwhile, because the cells may then be in use.
+ * Cleans the record of a key whose header says that nothing in the record counts yet. The cells
+ * with the key's tag are therefore of an earlier life of the key. Replaces each by `voided(cell)`,
+ * unless it is that already. Returns false if the header has changed meanwhile, because the cells
+ * may then be in use.
  */
 bool record_void_cells(const struct record_state *at, unsigned count,
                        struct cell (*voided)(struct cell))
@@ -38,8 +41,8 @@ bool record_void_cells(const struct record_state *at, unsigned count,
 			continue;
 		if (cell_bits(record_header(at)) != cell_bits(at->header))
 			return false;
-		cell_swap(&at->record.cells[i], before,
-		          after); /* if it fails, another thread has done it */
+		/* If the swap fails, another thread has done it. */
+		cell_swap(&at->record.cells[i], before, after);
 	}
 	return true;
 }

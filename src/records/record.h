@@ -107,8 +107,7 @@ static inline struct cell header_released(struct cell header, bool closing)
 {
 	uint32_t word = (cell_word(header) + 2 * RECORD_CLOSING) & ~RECORD_CLOSING;
 
-	return (struct cell){header.low >> 32 << 32 | word | (closing ? RECORD_CLOSING : 0),
-	                     header.high};
+	return cell_with_word(header, word | (closing ? RECORD_CLOSING : 0));
 }
 
 /* The next index, and the one `back` before; the record is a ring. */
@@ -150,9 +149,9 @@ struct record_change {
 	unsigned index;
 	struct cell before, after;
 	bool then_header;      /* with CELL: then swap the header for `header` as well */
-	unsigned older_slots;  /* with CELL: so many a refund may go on to (slots_refund_older) */
+	unsigned older_slots;  /* with CELL: so many the refund may read yet (slots_refund_older) */
 	uint64_t refunded;     /* units that the change takes off the cost of a refund */
-	uint64_t unit_name_ns; /* by which a refund may name the units; 0 for the header's `until` */
+	uint64_t unit_name_ns; /* the time by which a refund names the units; 0: the header's `until` */
 	uint64_t gap_name_ns;  /* with a log's refund: `gap_name_ns` of the next step, unless 0 */
 	struct log_progress progress; /* with CELL: that of the next step, if the header is unchanged */
 };
@@ -179,7 +178,7 @@ void record_decide(const struct record_step *step, struct algo_decision *out,
                    struct record_change *change);
 
 /**
- * Swaps each of the first `count` cells that have the key's tag for `voided(cell)`, because an
+ * Replaces each of the first `count` cells that have the key's tag by `voided(cell)`, because an
  * earlier life of the key has left them. Returns false if the header has changed.
  */
 bool record_void_cells(const struct record_state *at, unsigned count,

@@ -6,12 +6,15 @@
  * its *record*, an array of cells with one slot each. When now has reached a later slot, the header
  * is SEALED (its count is final), copied to its cell in the record, and swapped for the new slot. A
  * VOID header says that the record is of an earlier life of the key and does not count. A BARE one
- * stores no sum of the earlier slots, because its own count needs the space (slots.h).
+ * stores no sum of the earlier slots, because its own count needs the space. A sliding
+ * counter has two *weighted* slots, of which the older counts less and less (slots.h).
  *
  * A function `want_…` changes no cell: it describes the next swap in `*change`. The caller carries
  * it out and decides anew, until a change is RECORD_FINAL.
  */
 #include "records/slots.h"
+
+#include "algo/rates/weighted_slots.h"
 
 enum {
 	OPEN = SLOTS_OPEN,
@@ -67,9 +70,19 @@ static uint64_t sum_of_slots(const struct record *record, unsigned width,
 	for (unsigned i = 0; i < width; i++) {
 		struct cell cell = record_load(record, i);
 
-		units += slots_is_live(live, cell) ? (uint64_t)cell_word(cell) + 1 : 0;
+		units += slots_is_live(live, cell) ? slots_cell_units(cell) : 0;
 	}
 	return units;
+}
+
+/* The units of the record's slots that count at `at_ns` beside a header. */
+static uint64_t sum_before_header(const struct record_step *step, struct cell header,
+                                  uint64_t at_ns)
+{
+	const struct slots_params *params = &step->limit->slots;
+	struct live_slots live = slots_live_at(params->period_ns, at_ns, header, step->record->tag);
+
+	return sum_of_slots(step->record, params->slots, &live);
 }
 
 static uint64_t all_units_in_use(const struct record_step *step)
@@ -86,14 +99,23 @@ static uint64_t all_units_in_use(const struct record_step *step)
 static uint64_t read_earlier_units(const struct record_step *step, const struct slots_view *view)
 {
 	const struct slots_params *params = &step->limit->slots;
-	struct live_slots live;
 
 	if (view->kind == VOID || cell_ahead_ns(step->header, step->now_ns) <= (int64_t)params->slot_ns)
 		return 0; /* all slots before are over */
 	if (slots_header_has_sum(step->header) && !view->is_over)
 		return cell_word(step->header) >> 16;
-	live = live_slots_now(step);
-	return sum_of_slots(step->record, params->slots, &live);
+	return sum_before_header(step, step->header, step->now_ns);
+}
+
+/* Whether a header counts in as many slots as the limit has. Its form does not matter. */
+static bool header_has_same_slots(const struct algo_limit *limit, struct cell header)
+{
+	return (cell_generation(header) / KINDS | BARE) == (limit->generation | BARE);
+}
+
+static uint64_t start_of_slot_at(const struct slots_params *params, uint64_t ns)
+{
+	return slots_start(params, slots_number(params, ns));
 }
 
 /*
@@ -105,25 +127,23 @@ static uint64_t read_earlier_units(const struct record_step *step, const struct 
 static struct slots_view read_slots(const struct record_step *step)
 {
 	const struct slots_params *params = &step->limit->slots;
-	unsigned generation = cell_generation(step->header);
 	struct slots_view view = {.kind = VOID};
 	int64_t start_ahead_ns; /* of the header's slot */
-	bool has_same_slots;
+	bool clock_was_set_back;
 
 	if (!header_is_live(step->header, step->now_ns)) {
-		view.start_ns = slots_start(params, slots_number(params, step->now_ns));
+		view.start_ns = start_of_slot_at(params, step->now_ns);
 		return view;
 	}
 	start_ahead_ns = cell_ahead_ns(step->header, step->now_ns) - (int64_t)params->period_ns;
-	if (generation == SLOTS_RESET && start_ahead_ns <= (int64_t)ALGO_SKEW_NS) {
+	clock_was_set_back = start_ahead_ns > (int64_t)ALGO_SKEW_NS;
+	if (cell_generation(step->header) == SLOTS_RESET && !clock_was_set_back) {
 		start_ahead_ns = start_ahead_ns > 0 ? start_ahead_ns : 0;
-		view.start_ns =
-		    slots_start(params, slots_number(params, step->now_ns + (uint64_t)start_ahead_ns));
+		view.start_ns = start_of_slot_at(params, step->now_ns + (uint64_t)start_ahead_ns);
 		return view;
 	}
-	has_same_slots = (generation / KINDS | BARE) == (step->limit->generation | BARE);
-	if (!has_same_slots || start_ahead_ns > (int64_t)ALGO_SKEW_NS) {
-		view.start_ns = slots_start(params, slots_number(params, step->now_ns));
+	if (!header_has_same_slots(step->limit, step->header) || clock_was_set_back) {
+		view.start_ns = start_of_slot_at(params, step->now_ns);
 		view.slot_units = u64_min(all_units_in_use(step), params->count);
 		view.is_merged = true;
 		return view;
@@ -139,11 +159,7 @@ static struct slots_view read_slots(const struct record_step *step)
 /* The units of the earlier slots that counted when the header's slot began. */
 static uint64_t sum_at_slot_start(const struct record_step *step, const struct slots_view *view)
 {
-	const struct slots_params *params = &step->limit->slots;
-	struct live_slots live =
-	    slots_live_at(params->period_ns, view->start_ns, step->header, step->record->tag);
-
-	return sum_of_slots(step->record, params->slots, &live);
+	return sum_before_header(step, step->header, view->start_ns);
 }
 
 /*
@@ -189,26 +205,15 @@ static struct cell make_header(const struct record_step *step, uint64_t start_ns
 	                 form * KINDS + kind);
 }
 
-/*
- * A sliding counter has two *weighted* slots: the units of the slot of now, and those of the slot
- * before, which fade to 0 while the slot of now goes by.
- */
-struct weighted_slots {
-	uint64_t start_ns; /* of the slot of now */
-	uint64_t slot_units, fading_units;
-};
-
-static struct weighted_slots weighted_slots_at(const struct slots_params *params,
-                                               const struct slots_view *view, uint64_t now_ns)
+/* The slots of a sliding counter. */
+static struct weighted_slots weighted_view(const struct slots_params *params,
+                                           const struct slots_view *view, uint64_t now_ns)
 {
-	uint64_t next_start_ns = view->start_ns + params->slot_ns;
+	struct weighted_slots read = {view->start_ns, view->slot_units, view->earlier_units};
 
-	if ((int64_t)(now_ns - next_start_ns) >= 0)
-		return (struct weighted_slots){next_start_ns, 0, view->slot_units};
-	return (struct weighted_slots){view->start_ns, view->slot_units, view->earlier_units};
+	return weighted_slots_at(params, read, now_ns);
 }
 
-/* The units in use; of weighted slots rounded up. */
 static uint64_t units_in_use(const struct slots_params *params, const struct slots_view *view,
                              uint64_t now_ns)
 {
@@ -216,36 +221,8 @@ static uint64_t units_in_use(const struct slots_params *params, const struct slo
 
 	if (!params->weighted)
 		return view->earlier_units + view->slot_units;
-	slots = weighted_slots_at(params, view, now_ns);
-	return slots.slot_units + slots_fading(slots.fading_units,
-	                                       params->slot_ns - sat_sub(now_ns, slots.start_ns),
-	                                       params->slot_ns);
-}
-
-/* When `units`, which fade to 0 within a slot, are down to `rest`: (1 - rest / units) of a slot. */
-static uint64_t ns_until_faded(const struct slots_params *params, uint64_t units, uint64_t rest)
-{
-	if (units <= rest)
-		return 0;
-	return (uint64_t)(((u128)(units - rest) * params->slot_ns + units - 1) / units);
-}
-
-/*
- * How long until `cost` units are free: in this slot if its own units leave that many, otherwise in
- * the next, in which those units fade.
- */
-static uint64_t ns_until_capacity_weighted(const struct slots_params *params,
-                                           const struct slots_view *view, uint64_t now_ns,
-                                           uint64_t cost)
-{
-	struct weighted_slots slots = weighted_slots_at(params, view, now_ns);
-	uint64_t units_max = params->count - cost;
-
-	if (slots.slot_units <= units_max)
-		return slots.start_ns +
-		       ns_until_faded(params, slots.fading_units, units_max - slots.slot_units) - now_ns;
-	return slots.start_ns + params->slot_ns + ns_until_faded(params, slots.slot_units, units_max) -
-	       now_ns;
+	slots = weighted_view(params, view, now_ns);
+	return weighted_units_in_use(params, &slots, now_ns);
 }
 
 static struct cell header_with_kind(struct cell header, unsigned from, unsigned to)
@@ -260,40 +237,48 @@ static void want_header(struct record_change *change, struct cell header, bool i
 	change->is_final = is_final;
 }
 
-/*
- * Wants the next change of a sealed header: its copy in the record, then a header of the next slot
- * with `count` units, for which `*view` is updated. Without units (a refund needs this) it is not
- * final.
- */
-static void want_next_slot(const struct record_step *step, uint64_t count, struct slots_view *view,
-                           struct record_change *change)
+/* Wants the copy of a sealed header, of slot number `slot`. Returns false if it is there. */
+static bool want_sealed_copy(const struct record_step *step, uint64_t slot,
+                             const struct slots_view *view, struct record_change *change)
 {
 	const struct slots_params *params = &step->limit->slots;
-	uint64_t slot = slots_number(params, view->start_ns);
-	struct live_slots live;
-	struct cell next;
 
 	change->index = (unsigned)(slot % params->slots);
 	change->before = record_load(step->record, change->index);
 	change->after =
 	    cell_make(step->record->tag, view->start_ns + params->period_ns,
 	              (uint32_t)(view->slot_units - 1), slots_cell_generation(step->limit->generation));
-	if (cell_bits(change->before) != cell_bits(change->after)) {
-		change->want = RECORD_WANT_CELL;
-		return;
-	}
-	/* The slot of now, or if this thread's clock lags, the one after the sealed slot. */
-	slot = u64_max(slot + 1, slots_number(params, step->now_ns));
-	view->start_ns = slots_start(params, slot);
-	next = make_header(step, view->start_ns, OPEN, 0, count);
-	live = slots_live_at(params->period_ns, step->now_ns, next, step->record->tag);
-	view->earlier_units = sum_of_slots(step->record, params->slots, &live);
-	view->slot_units = count;
-	want_header(change, make_header(step, view->start_ns, OPEN, view->earlier_units, count),
-	            count > 0);
+	if (cell_bits(change->before) == cell_bits(change->after))
+		return false;
+	change->want = RECORD_WANT_CELL;
+	return true;
 }
 
-/* Wants the next change of an acquire: a unit in the header's slot, or the end of that slot. */
+/*
+ * Wants the next change of a sealed header: its copy in the record, or once that is there, a header
+ * of a new slot with `units`, for which `*view` is updated. A refund needs a new slot without units
+ * to go on, so that is not final.
+ */
+static void want_next_slot(const struct record_step *step, uint64_t units, struct slots_view *view,
+                           struct record_change *change)
+{
+	const struct slots_params *params = &step->limit->slots;
+	uint64_t sealed_slot = slots_number(params, view->start_ns), new_slot;
+	struct cell without_sum;
+
+	if (want_sealed_copy(step, sealed_slot, view, change))
+		return;
+	/* The slot of now, or if this thread's clock lags, the one after the sealed slot. */
+	new_slot = u64_max(sealed_slot + 1, slots_number(params, step->now_ns));
+	view->start_ns = slots_start(params, new_slot);
+	without_sum = make_header(step, view->start_ns, OPEN, 0, units);
+	view->earlier_units = sum_before_header(step, without_sum, step->now_ns);
+	view->slot_units = units;
+	want_header(change, make_header(step, view->start_ns, OPEN, view->earlier_units, units),
+	            units > 0);
+}
+
+/* Wants the next change of an acquire: its units in the header's slot, or the end of that slot. */
 static void want_acquire(const struct record_step *step, uint64_t cost, struct slots_view *view,
                          struct record_change *change)
 {
@@ -304,12 +289,12 @@ static void want_acquire(const struct record_step *step, uint64_t cost, struct s
 	if (view->is_over && view->slot_units > 0) {
 		/* The word stays, so threads whose clocks lag still read it rightly. */
 		want_header(change, header_with_kind(step->header, view->kind, SEALED), RECORD_INTERIM);
+		/* A sealed header no longer says that the record is of an earlier life. */
 		change->voids_record_first = view->kind == VOID;
 		return;
 	}
-	if (view->is_over)
-		view->start_ns =
-		    slots_start(&step->limit->slots, slots_number(&step->limit->slots, step->now_ns));
+	if (view->is_over) /* without units: moves on to the slot of now */
+		view->start_ns = start_of_slot_at(&step->limit->slots, step->now_ns);
 	view->slot_units += cost;
 	want_header(
 	    change,
@@ -332,8 +317,8 @@ static void want_reset(const struct record_step *step, const struct slots_view *
 }
 
 /* How long until so many of the oldest slots have ended that `need` units are free. */
-static uint64_t ns_until_capacity(const struct record_step *step, const struct slots_view *view,
-                                  uint64_t need)
+static uint64_t ns_until_slots_end(const struct record_step *step, const struct slots_view *view,
+                                   uint64_t need)
 {
 	const struct slots_params *params = &step->limit->slots;
 	struct live_slots live = live_slots_now(step);
@@ -349,34 +334,47 @@ static uint64_t ns_until_capacity(const struct record_step *step, const struct s
 			cell = record_load(step->record, index);
 			if (!slots_is_live(&live, cell))
 				continue;
-			if (cell_word(cell) >= need - 1)
+			if (slots_cell_units(cell) >= need)
 				return (uint64_t)cell_ahead_ns(cell, step->now_ns);
-			need -= (uint64_t)cell_word(cell) + 1;
+			need -= slots_cell_units(cell);
 		}
 	}
 	return view->start_ns + params->period_ns - step->now_ns;
+}
+
+/* How long until `cost` units are free, if `used` are in use now. */
+static uint64_t ns_until_capacity(const struct record_step *step, const struct slots_view *view,
+                                  uint64_t used, uint64_t cost)
+{
+	const struct slots_params *params = &step->limit->slots;
+	struct weighted_slots slots;
+
+	if (!params->weighted)
+		return ns_until_slots_end(step, view, used + cost - params->count);
+	slots = weighted_view(params, view, step->now_ns);
+	return weighted_ns_until_capacity(params, &slots, step->now_ns, cost);
 }
 
 /* Wants up to `cost` units of the header's own slot refunded. */
 static void want_refund_header(const struct record_step *step, uint64_t cost,
                                struct slots_view *view, struct record_change *change)
 {
-	uint64_t earlier_units = 0;
+	uint64_t refunded = u64_min(cost, view->slot_units);
+	uint64_t sum = 0; /* in the header: of the earlier slots when its slot began */
+	bool is_final = refunded == cost;
 
-	if (view->kind != VOID)
-		earlier_units = slots_header_has_sum(step->header) ? cell_word(step->header) >> 16
-		                                                   : sum_at_slot_start(step, view);
-	change->refunded = u64_min(cost, view->slot_units);
-	if (change->refunded == 0)
+	if (refunded == 0)
 		return;
-	view->slot_units -= change->refunded;
-	if (view->kind == VOID && view->slot_units == 0)
-		want_reset(step, view, RECORD_INTERIM, change);
+	if (view->kind != VOID)
+		sum = slots_header_has_sum(step->header) ? cell_word(step->header) >> 16
+		                                         : sum_at_slot_start(step, view);
+	change->refunded = refunded;
+	view->slot_units -= refunded;
+	if (view->kind == VOID && view->slot_units == 0) /* a void header has units: see make_header */
+		want_reset(step, view, is_final, change);
 	else
-		want_header(change,
-		            make_header(step, view->start_ns, view->kind, earlier_units, view->slot_units),
-		            RECORD_INTERIM);
-	change->is_final = change->refunded == cost;
+		want_header(change, make_header(step, view->start_ns, view->kind, sum, view->slot_units),
+		            is_final);
 }
 
 /*
@@ -395,16 +393,17 @@ static void want_lower_earlier_units(const struct record_step *step, const struc
 	want_header(change, header, RECORD_INTERIM);
 }
 
-/* Wants units of the slot at `index` refunded, whose cell is change->before (its word: units - 1).
- */
+/* Wants units of the slot at `index` refunded, whose cell is change->before. */
 static void want_refund_slot(const struct record_step *step, unsigned index,
                              struct record_change *change)
 {
-	change->refunded = u64_min(step->call->cost, (uint64_t)cell_word(change->before) + 1);
+	uint64_t units = slots_cell_units(change->before);
+
+	change->refunded = u64_min(step->call->cost, units);
 	change->want = RECORD_WANT_CELL;
 	change->index = index;
 	change->after = change->before;
-	if (change->refunded > cell_word(change->before))
+	if (change->refunded == units)
 		change->after = slots_void(change->before);
 	else
 		change->after.low -= change->refunded;
@@ -419,11 +418,13 @@ static void want_refund(const struct record_step *step, struct slots_view *view,
                         struct record_change *change)
 {
 	uint64_t end_ns = step->call->until_ns;
-	bool is_in_header = end_ns == 0 ? view->slot_units > 0
-	                                : end_ns == view->start_ns + step->limit->slots.period_ns;
+	bool is_of_any_slot = end_ns == 0;
+	bool is_in_header = is_of_any_slot ? view->slot_units > 0
+	                                   : end_ns == view->start_ns + step->limit->slots.period_ns;
+	bool nothing_is_in_use = view->earlier_units + view->slot_units == 0;
 	int index = -1;
 
-	if (view->earlier_units + view->slot_units == 0) {
+	if (nothing_is_in_use) {
 		if (view->kind == OPEN)
 			want_lower_earlier_units(step, view, change);
 		return;
@@ -436,7 +437,7 @@ static void want_refund(const struct record_step *step, struct slots_view *view,
 		want_refund_header(step, step->call->cost, view, change);
 		return;
 	}
-	if (view->kind == VOID)
+	if (view->kind == VOID) /* the record does not count */
 		return;
 	if (step->call->cost > 0)
 		index = find_slot(step, end_ns, &change->before);
@@ -445,26 +446,25 @@ static void want_refund(const struct record_step *step, struct slots_view *view,
 		return;
 	}
 	want_refund_slot(step, (unsigned)index, change);
-	change->older_slots = end_ns == 0 ? step->limit->slots.slots - 1 : 0;
+	change->older_slots = is_of_any_slot ? step->limit->slots.slots - 1 : 0;
 }
 
 /*
- * After a refund has emptied a slot of the record and has units left: wants the next older live
- * slot refunded. Returns false if there is none.
+ * After a refund has emptied a slot of the record: wants the next older live slot refunded. The
+ * caller has taken the units refunded so far off the call's cost. Returns false if no cost is left,
+ * or no live slot among the change's `older_slots`.
  */
 bool slots_refund_older(const struct record_step *step, struct record_change *change)
 {
 	const struct slots_params *params = &step->limit->slots;
 	struct live_slots live = live_slots_now(step);
 
-	for (; step->call->cost > 0 && change->older_slots > 0; change->older_slots--) {
-		unsigned index = change->index > 0 ? change->index - 1 : params->slots - 1;
-
-		change->index = index;
-		change->before = record_load(step->record, index);
+	while (step->call->cost > 0 && change->older_slots > 0) {
+		change->older_slots--;
+		change->index = change->index > 0 ? change->index - 1 : params->slots - 1;
+		change->before = record_load(step->record, change->index);
 		if (slots_is_live(&live, change->before)) {
-			want_refund_slot(step, index, change);
-			change->older_slots--;
+			want_refund_slot(step, change->index, change);
 			return true;
 		}
 	}
@@ -485,7 +485,10 @@ static uint64_t ns_until_idle(const struct record_step *step, const struct slots
 	return (uint64_t)cell_ahead_ns(newest, step->now_ns);
 }
 
-/* Sets `out` to the decision on a call, and `change` to the next change that it takes. */
+/*
+ * Sets `out`, which says that the call is allowed, to the decision on it, and `change` to the next
+ * change that it takes.
+ */
 static void decide_slots(const struct record_step *step, struct algo_decision *out,
                          struct record_change *change)
 {
@@ -499,9 +502,8 @@ static void decide_slots(const struct record_step *step, struct algo_decision *o
 	case ALGO_PEEK:
 		if (used + cost > params->count) {
 			algo_decision_deny(out, WEIR_REASON_OVER_LIMIT,
-			                   params->weighted
-			                       ? ns_until_capacity_weighted(params, &view, now_ns, cost)
-			                       : ns_until_capacity(step, &view, used + cost - params->count));
+			                   ns_until_capacity(step, &view, used, cost));
+			/* Stores the merge, so that it is not made again. */
 			if (view.is_merged && step->call->op == ALGO_ACQUIRE)
 				want_header(change, make_header(step, view.start_ns, VOID, 0, view.slot_units),
 				            RECORD_FINAL);
@@ -512,11 +514,13 @@ static void decide_slots(const struct record_step *step, struct algo_decision *o
 	case ALGO_REFUND:
 		want_refund(step, &view, change);
 		break;
-	default:
-		if (view.earlier_units + view.slot_units > 0 && step->call->op == ALGO_RESET) {
+	case ALGO_RESET:
+		if (view.earlier_units + view.slot_units > 0) {
 			want_reset(step, &view, RECORD_FINAL, change);
 			view.earlier_units = view.slot_units = 0;
 		}
+		break;
+	default:
 		break;
 	}
 	out->remaining = sat_sub(params->count, units_in_use(params, &view, now_ns));
@@ -524,9 +528,9 @@ static void decide_slots(const struct record_step *step, struct algo_decision *o
 }
 
 /*
- * The fast path of an acquire in a later slot than the header's, with slots_open(): wants the
- * header sealed. Returns false if the general step has to decide: the header is not open and of
- * this limit, its slot is not over, or the acquire may not pass.
+ * The fast path of an acquire in a later slot than the header's, with slots_open(): sets
+ * `change->header` to the sealed header, which the caller swaps in. Returns false if the general
+ * step has to decide.
  */
 bool slots_seal(const struct record_step *step, struct record_change *change)
 {
@@ -534,13 +538,15 @@ bool slots_seal(const struct record_step *step, struct record_change *change)
 	int64_t ahead_ns = cell_ahead_ns(step->header, step->now_ns);
 	struct slots_view view = {.start_ns = step->now_ns + (uint64_t)ahead_ns - params->period_ns,
 	                          .slot_units = slots_header_units(step->header),
+	                          .kind = OPEN,
 	                          .is_over = true};
+	bool is_open = cell_generation(step->header) == step->limit->generation * KINDS + OPEN;
 
-	if (cell_generation(step->header) != step->limit->generation * KINDS + OPEN ||
-	    params->weighted || view.slot_units == 0 || ahead_ns <= 0 ||
-	    !slot_is_over(params, view.start_ns, step->now_ns) ||
-	    read_earlier_units(step, &view) + view.slot_units + step->call->cost > params->count)
+	if (!is_open || params->weighted || view.slot_units == 0 || ahead_ns <= 0 ||
+	    !slot_is_over(params, view.start_ns, step->now_ns))
 		return false;
+	if (read_earlier_units(step, &view) + view.slot_units + step->call->cost > params->count)
+		return false; /* the acquire may have to be denied */
 	change->header = header_with_kind(step->header, OPEN, SEALED);
 	return true;
 }
@@ -578,7 +584,7 @@ static void read_slot_uses(const struct record_step *step, struct uses *uses)
 		struct cell cell = record_load(step->record, i);
 
 		if (slots_is_live(&live, cell))
-			add_slot_uses(uses, (uint64_t)cell_word(cell) + 1,
+			add_slot_uses(uses, slots_cell_units(cell),
 			              step->now_ns + (uint64_t)cell_ahead_ns(cell, step->now_ns));
 	}
 	add_slot_uses(uses, view.slot_units, uses->until_ns);

@@ -44,7 +44,11 @@
 /* The generation of a header of which nothing is in use. Its record is ignored. */
 #define SLOTS_RESET 12
 
-/* The generation of a cell is 3 * that of the limit + one of these kinds. */
+/*
+ * The generation of a cell is 3 * that of the limit + one of these kinds. OPEN is the usual one.
+ * The limit's generation tells its number of slots from others (by one bit), and has the form,
+ * BARE.
+ */
 enum { SLOTS_OPEN, SLOTS_SEALED, SLOTS_VOID, SLOTS_KINDS };
 _Static_assert(SLOTS_GENERATIONS *SLOTS_KINDS <= SLOTS_RESET, "all fit in a cell");
 
@@ -79,6 +83,12 @@ static inline uint64_t slots_header_units(struct cell header)
 	if (slots_header_has_sum(header))
 		return word & SLOTS_FIELD_MAX;
 	return word == 0 && generation % SLOTS_KINDS != SLOTS_OPEN ? ALGO_COUNT_MAX : word;
+}
+
+/* The units in a cell of the record, which has one at least. */
+static inline uint64_t slots_cell_units(struct cell cell)
+{
+	return (uint64_t)cell_word(cell) + 1;
 }
 
 /* The generation of record cells under a header of this one. They have no form. */

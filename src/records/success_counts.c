@@ -3,8 +3,10 @@
  * of the key's record, for a limit that sheds load by success ratio.
  *
  * The record has the time of the last request that passed, the counts of each *part* of the window,
- * and the *demand*: requests by priority, in slots of time. A cell's low word is the key's tag and
- * the part's number, so old parts need no cleaning.
+ * and the *demand*: requests by priority, in slots of time. A slot has several cells for the
+ * priorities from 1 on, SUCCESS_CLASSES_PER_CELL in each; requests of the highest, 0, are not
+ * counted. A cell's low word is the key's tag and the number of its part or slot, so old ones need
+ * no cleaning.
  */
 #include "records/success_counts.h"
 
@@ -16,18 +18,18 @@
 #define DEMAND_BITS 21
 #define DEMAND_MAX  ((UINT64_C(1) << DEMAND_BITS) - 1)
 
-/* The number of a part in a cell. Parts of another length have another offset. */
-static uint32_t number_of_part_in_cell(const struct success_params *params, uint64_t part)
+/* The number of a part or slot in a cell. Parts of another length have another offset. */
+static uint32_t number_in_cell(const struct success_params *params, uint64_t part)
 {
 	uint64_t lengths = (params->part_ns ^ params->parts) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return (uint32_t)part + (uint32_t)(lengths >> 32);
 }
 
-/* How many parts after `part` the part of a cell is. */
-static int32_t parts_after(const struct success_params *params, uint64_t low, uint64_t part)
+/* How many parts after `part` the part of a cell is, or how many slots its slot after a slot. */
+static int32_t number_after(const struct success_params *params, uint64_t low, uint64_t part)
 {
-	return (int32_t)((uint32_t)low - number_of_part_in_cell(params, part));
+	return (int32_t)((uint32_t)low - number_in_cell(params, part));
 }
 
 static bool has_tag(uint64_t low, uint32_t tag)
@@ -57,26 +59,27 @@ static unsigned record_end(const struct success_params *params, const struct rec
 }
 
 /*
- * A clock that lags counts in the newest part of the others. A part further ahead than the window
- * was written by a clock set back since, and is ignored.
+ * Sets the state's newest part. If another server's clock is ahead of this one and has counted in a
+ * later part, moves now_ns on to that part. A part further ahead than the window was written by a
+ * clock set back since, and is ignored.
  */
 void success_record_advance(const struct algo_limit *limit, const struct record *record,
                             struct success_state *state)
 {
 	const struct success_params *params = &limit->success;
 	uint64_t part = success_part_of(params, state->now_ns);
-	int32_t ahead = 0;
+	int32_t most_ahead = 0;
 
 	for (unsigned i = PARTS_AT; record->cells && i < parts_end(params, record); i++) {
 		uint64_t low = cell_peek_low(&record->cells[i]);
-		int32_t after = has_tag(low, record->tag) ? parts_after(params, low, part) : 0;
+		int32_t ahead = has_tag(low, record->tag) ? number_after(params, low, part) : 0;
 
-		if (after > ahead && after < (int32_t)params->parts)
-			ahead = after;
+		if (ahead > most_ahead && ahead < (int32_t)params->parts)
+			most_ahead = ahead;
 	}
-	if (ahead > 0)
-		state->now_ns = (part + (uint32_t)ahead) * params->part_ns;
-	state->newest = part + (uint32_t)ahead;
+	state->newest = part + (uint32_t)most_ahead;
+	if (most_ahead > 0)
+		state->now_ns = state->newest * params->part_ns;
 }
 
 static void read_last_passed(const struct algo_limit *limit, const struct record *record,
@@ -89,6 +92,22 @@ static void read_last_passed(const struct algo_limit *limit, const struct record
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns + (uint64_t)ahead_ns);
 }
 
+static unsigned index_of_demand_cell(const struct success_params *params, uint64_t slot,
+                                     unsigned priority)
+{
+	return PARTS_AT + params->parts +
+	       (unsigned)(slot % params->demand_slots) * SUCCESS_DEMAND_CELLS +
+	       (priority - 1) / SUCCESS_CLASSES_PER_CELL;
+}
+
+/* The first priority that the demand cell at `index` counts. */
+static unsigned first_priority_of_cell(const struct success_params *params, unsigned index)
+{
+	unsigned cell_of_slot = (index - PARTS_AT - params->parts) % SUCCESS_DEMAND_CELLS;
+
+	return 1 + cell_of_slot * SUCCESS_CLASSES_PER_CELL;
+}
+
 /* Adds the requests of each priority in the slots that still count. */
 static void read_demand(const struct success_params *params, const struct record *record,
                         struct success_state *state)
@@ -97,14 +116,13 @@ static void read_demand(const struct success_params *params, const struct record
 
 	for (unsigned i = parts_end(params, record); i < record_end(params, record); i++) {
 		struct cell cell = record_load(record, i);
-		int32_t after = parts_after(params, cell.low, slot);
-		unsigned first =
-		    1 + (i - PARTS_AT - params->parts) % SUCCESS_DEMAND_CELLS * SUCCESS_CLASSES;
+		int32_t after = number_after(params, cell.low, slot);
+		unsigned first_priority = first_priority_of_cell(params, i);
 
 		if (!has_tag(cell.low, record->tag) || after > 0 || after <= -(int32_t)params->demand_slots)
 			continue;
-		for (unsigned k = 0; k < SUCCESS_CLASSES; k++)
-			state->demand.calls[first + k] += cell.high >> k * DEMAND_BITS & DEMAND_MAX;
+		for (unsigned k = 0; k < SUCCESS_CLASSES_PER_CELL; k++)
+			state->demand.calls[first_priority + k] += cell.high >> k * DEMAND_BITS & DEMAND_MAX;
 	}
 }
 
@@ -120,7 +138,7 @@ void success_record_read(const struct algo_limit *limit, const struct record *re
 	read_demand(params, record, state);
 	for (unsigned i = PARTS_AT; i < parts_end(params, record); i++) {
 		struct cell cell = record_load(record, i);
-		int32_t after = parts_after(params, cell.low, state->newest);
+		int32_t after = number_after(params, cell.low, state->newest);
 		struct success_part *part, found = unpack_part(cell);
 
 		if (!has_tag(cell.low, record->tag) || after > 0 || after <= -(int32_t)params->parts)
@@ -165,7 +183,7 @@ void success_record_add(const struct algo_limit *limit, const struct record_stat
                         uint64_t part, struct success_part more)
 {
 	unsigned index = index_of_success_part(&limit->success, part);
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;
 
@@ -176,17 +194,15 @@ void success_record_add(const struct algo_limit *limit, const struct record_stat
 	} while (!record_swap(at, index, before, pack_part(low, counts)) && record_is_own(at));
 }
 
-/* Counts a request of a priority below the highest (0) in its slot of demand. */
+/* Counts a request of a priority from 1 on in its slot of demand. */
 void success_record_demand(const struct algo_limit *limit, const struct record_state *at,
                            uint64_t part, unsigned priority)
 {
 	const struct success_params *params = &limit->success;
 	uint64_t slot = success_slot_of(params, part);
-	unsigned shift = (priority - 1) % SUCCESS_CLASSES * DEMAND_BITS;
-	unsigned index = PARTS_AT + params->parts +
-	                 (unsigned)(slot % params->demand_slots) * SUCCESS_DEMAND_CELLS +
-	                 (priority - 1) / SUCCESS_CLASSES;
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(params, slot);
+	unsigned shift = (priority - 1) % SUCCESS_CLASSES_PER_CELL * DEMAND_BITS;
+	unsigned index = index_of_demand_cell(params, slot, priority);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(params, slot);
 	struct cell before, after;
 
 	do {
@@ -203,7 +219,7 @@ uint64_t success_record_refund(const struct algo_limit *limit, const struct reco
                                uint64_t part, uint64_t n)
 {
 	unsigned index = index_of_success_part(&limit->success, part);
-	uint64_t low = (uint64_t)at->record.tag << 32 | number_of_part_in_cell(&limit->success, part);
+	uint64_t low = (uint64_t)at->record.tag << 32 | number_in_cell(&limit->success, part);
 	struct success_part counts;
 	struct cell before;
 	uint64_t refunded;

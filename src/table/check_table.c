@@ -87,6 +87,7 @@ static void check_sizes(struct checker *checker, const struct table_header *head
 	expect_number(checker, "cell size", sizeof(struct cell), header->cell_size);
 	expect_number(checker, "cells per set", TABLE_SET_CELLS, header->set_cells);
 	if (header->is_draining > 1)
+		/* A table that drains keeps its keys while they live. */
 		report_defect(checker, "keys that stay: expected 0 or 1, found %u", header->is_draining);
 	if (table_size(header->capacity) == 0)
 		report_defect(checker, "capacity: expected 1 to %llu keys, found %llu",
@@ -123,7 +124,9 @@ uint64_t table_check_header(const struct table_header *header, bool has_clock, t
 	return checker.defects;
 }
 
-/* Restores the fields or their copy, whichever has lost its checksum. Returns false if both have.
+/*
+ * Restores the fields or their copy, whichever has lost its checksum, and zeroes the reserved
+ * bytes. Returns false if both have lost it.
  */
 bool table_repair_header(struct table_header *header, bool has_clock)
 {

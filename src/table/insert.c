@@ -35,8 +35,15 @@ static struct cell claim_make(struct table *table, uint32_t tag, uint64_t now_ns
  * overwritten. Live claims come last, because two keys that overwrite each other's claims make no
  * progress.
  */
+#define LOSS_CLAIM      INT64_MAX
 #define LOSS_PINNED     (INT64_MAX - 1)
 #define LOSS_CONFIGURED (INT64_C(1) << CELL_UNTIL_BITS)
+
+/* Whether a cell is a pinned state. Among one-word states that generation means CELL_ADHOC. */
+static bool is_pinned_state(const struct table *table, struct cell cell)
+{
+	return table->is_wide && cell_is_pinned(cell);
+}
 
 /* Returns how much is lost if the cell is overwritten; the cell of least loss is evicted. */
 static int64_t eviction_loss(const struct table *table, struct cell cell, uint64_t now_ns)
@@ -47,32 +54,40 @@ static int64_t eviction_loss(const struct table *table, struct cell cell, uint64
 		return INT64_MIN;
 	if (ahead <= 0)
 		return ahead;
-	if (cell_is_pinned(cell))
-		return table->is_wide ? LOSS_PINNED : ahead; /* pinned, or CELL_ADHOC */
-	return cell_is_claim(cell) ? INT64_MAX : ahead + LOSS_CONFIGURED;
+	if (cell_is_claim(cell))
+		return LOSS_CLAIM;
+	if (is_pinned_state(table, cell))
+		return LOSS_PINNED;
+	return cell_generation(cell) == CELL_ADHOC ? ahead : ahead + LOSS_CONFIGURED;
+}
+
+/* Whether this is the loss of a live state that may be evicted. */
+static bool loss_is_of_state(int64_t loss)
+{
+	return loss > 0 && loss < LOSS_PINNED;
 }
 
 /*
  * Step 1: chooses the cell to claim. The first set with empty or expired cells gives the one of
  * least loss. (An expired key often returns, and if its cell is still there it needs no insertion.)
- * Without such a set, the cell of least loss in all sets is chosen, and among equals the least
- * used.
+ * Without such a set, the cell of least loss in all sets is chosen, and among equals the one with
+ * the least word, which counts units in many states.
  */
 static struct observed_cell choose_victim(const struct table *table,
                                           const struct table_position *position, uint64_t now_ns)
 {
 	struct cell *run = table_run(table, position);
 	struct observed_cell least = {NULL, empty};
-	int64_t least_loss = INT64_MAX;
+	int64_t least_loss = LOSS_CLAIM;
 
 	for (unsigned i = 0; i < TABLE_CANDIDATES; i++) {
 		struct cell *cell = table_cell(position, run, i);
 		struct observed_cell candidate = {cell, cell_load(cell, table->load_is_atomic)};
 		int64_t loss = eviction_loss(table, candidate.value, now_ns);
-		bool is_less_used =
+		bool has_less_in_use =
 		    loss == least_loss && cell_word(candidate.value) < cell_word(least.value);
 
-		if (!least.cell || loss < least_loss || is_less_used) {
+		if (!least.cell || loss < least_loss || has_less_in_use) {
 			least = candidate;
 			least_loss = loss;
 		}
@@ -88,26 +103,27 @@ struct candidates {
 	struct observed_cell cells[TABLE_CANDIDATES];
 };
 
-/* Removes the candidate of least loss, which is the one that expires soonest, and returns it. */
-static struct observed_cell pop_soonest_candidate(const struct table *table,
-                                                  struct candidates *from, uint64_t now_ns)
+/* Removes the candidate of least loss, and returns it. */
+static struct observed_cell pop_least_loss(const struct table *table, struct candidates *from,
+                                           uint64_t now_ns)
 {
-	struct observed_cell soonest;
+	struct observed_cell popped;
 	size_t least = 0;
 
 	for (size_t i = 1; i < from->count; i++)
 		if (eviction_loss(table, from->cells[i].value, now_ns) <
 		    eviction_loss(table, from->cells[least].value, now_ns))
 			least = i;
-	soonest = from->cells[least];
+	popped = from->cells[least];
 	from->cells[least] = from->cells[--from->count];
-	return soonest;
+	return popped;
 }
 
 /*
- * Step 1, if no cell is expired and an eviction policy weighs states. Weighing may read other
- * memory. Candidates are therefore weighed from the soonest expiry on, and the first of weight 0 or
- * 1 is chosen: in a flood of new keys that is one of the first.
+ * Step 1, if no cell was expired and an eviction policy weighs states. Weighing may read other
+ * memory. Candidates are therefore weighed from the least loss on, and the first of weight 0 or 1
+ * is chosen: in a flood of new keys that is one of the first. A cell that was emptied or has
+ * expired meanwhile has weight 0. Returns no cell if all are pinned or claimed.
  */
 static struct observed_cell choose_lightest(const struct table *table,
                                             const struct table_position *position, uint64_t now_ns,
@@ -126,7 +142,7 @@ static struct observed_cell choose_lightest(const struct table *table,
 			candidates.cells[candidates.count++] = candidate;
 	}
 	while (candidates.count > 0 && least > 1) {
-		struct observed_cell candidate = pop_soonest_candidate(table, &candidates, now_ns);
+		struct observed_cell candidate = pop_least_loss(table, &candidates, now_ns);
 		uint64_t weight = eviction_loss(table, candidate.value, now_ns) <= 0
 		                      ? 0
 		                      : policy->weight(policy, candidate.cell, candidate.value);
@@ -140,8 +156,9 @@ static struct observed_cell choose_lightest(const struct table *table,
 }
 
 /*
- * Step 1: claims a cell, and sets it in `observed`. Returns false if all candidates are pinned, or
- * if the cell has changed meanwhile.
+ * Step 1: claims a cell, and sets it in `observed`. Returns false if all candidates are pinned or
+ * claimed, and one at least is pinned, or if the cell has changed meanwhile. If all are claimed,
+ * one of them is overwritten.
  */
 static bool claim_victim(struct table *table, const struct table_position *position,
                          struct observed_cell *observed, uint64_t now_ns,
@@ -149,21 +166,21 @@ static bool claim_victim(struct table *table, const struct table_position *posit
 {
 	struct observed_cell victim = choose_victim(table, position, now_ns);
 	int64_t loss = eviction_loss(table, victim.value, now_ns);
-	bool evicts_state = loss > 0 && loss < LOSS_PINNED;
 	struct cell claim;
 
-	if (policy && evicts_state) {
+	if (policy && loss_is_of_state(loss)) {
 		struct observed_cell lightest = choose_lightest(table, position, now_ns, policy);
 
 		victim = lightest.cell ? lightest : victim;
+		loss = eviction_loss(table, victim.value, now_ns);
 	}
-	if (eviction_loss(table, victim.value, now_ns) == LOSS_PINNED)
+	if (loss == LOSS_PINNED)
 		return false;
 	claim = claim_make(table, position->tag, now_ns);
 	if (!cell_swap(victim.cell, victim.value, claim))
 		return false;
 	fence_behind_swap(); /* all threads see the claim before step 2 reads */
-	if (eviction_loss(table, victim.value, now_ns) > 0 && !cell_is_claim(victim.value))
+	if (loss_is_of_state(loss))
 		__atomic_fetch_add(&table->header->evictions, 1, __ATOMIC_RELAXED);
 	*observed = (struct observed_cell){victim.cell, claim};
 	return true;
@@ -217,7 +234,10 @@ bool table_store_slow(struct table *table, const struct table_position *position
 	       cell_swap(observed.cell, observed.value, after); /* 3 */
 }
 
-/* Whether a new key finds no cell because its candidates are pinned or claimed. */
+/*
+ * Whether a new key finds no cell because its candidates are pinned or claimed. Returns false if
+ * all are claimed, because a claim may be overwritten.
+ */
 bool table_is_full(const struct table *table, const struct table_position *position,
                    uint64_t now_ns)
 {
@@ -229,7 +249,7 @@ bool table_is_full(const struct table *table, const struct table_position *posit
 
 		if (eviction_loss(table, cell, now_ns) < LOSS_PINNED)
 			return false;
-		has_pinned |= table->is_wide && cell_is_pinned(cell);
+		has_pinned |= is_pinned_state(table, cell);
 	}
 	return has_pinned;
 }

@@ -1,5 +1,6 @@
 /*
- * table.c: computes the size of a key table, writes its header, and counts its live states. The
+ * table.c: computes the size of a key table, writes its header, and estimates how many live
+ * states it has. The
  * table is a header and an array of sets of cells, in memory that processes may share.
  */
 #include "table/table.h"
@@ -75,7 +76,7 @@ uint64_t table_live(const struct table *table, uint64_t now_ns)
 {
 	uint64_t sample = u64_min(table->sets, SAMPLE_SETS), live = 0;
 
-	for (uint64_t i = 0; i < sample; i++) { /* spread evenly, as the hash spreads keys */
+	for (uint64_t i = 0; i < sample; i++) { /* any sets will do, since the hash spreads the keys */
 		struct cell *set = table->cells + i * (table->sets / sample) * TABLE_SET_CELLS;
 
 		for (int j = 0; j < TABLE_SET_CELLS; j++) {

@@ -302,7 +302,7 @@ static inline bool table_store(struct table *table, const struct table_position 
 
 /**
  * Whether a key without a cell can't get one: all its candidate cells are pinned, or claimed by
- * other keys.
+ * other keys, and one at least is pinned.
  */
 bool table_is_full(const struct table *table, const struct table_position *position,
                    uint64_t now_ns);

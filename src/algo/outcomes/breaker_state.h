@@ -198,7 +198,8 @@ uint64_t breaker_capacity(const struct breaker_params *params, const struct brea
                           uint64_t in_flight);
 
 /** The time from which a part of the window no longer counts. */
-static inline uint64_t breaker_part_end_ns(const struct breaker_params *params, uint64_t part)
+static inline uint64_t breaker_part_counts_until_ns(const struct breaker_params *params,
+                                                    uint64_t part)
 {
 	return (part + params->parts + params->finished_only) * params->part_ns;
 }

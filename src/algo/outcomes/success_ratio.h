@@ -80,8 +80,8 @@ void success_count(const struct success_params *params, struct success_state *st
                    enum success_verdict verdict);
 
 /* The number of priorities whose demand is in one cell; the highest priority needs none. */
-#define SUCCESS_CLASSES      3
-#define SUCCESS_DEMAND_CELLS (PRIORITY_LOWEST / SUCCESS_CLASSES)
+#define SUCCESS_CLASSES_PER_CELL 3
+#define SUCCESS_DEMAND_CELLS     (PRIORITY_LOWEST / SUCCESS_CLASSES_PER_CELL)
 
 /** The cells of a record: for passed_ns, the parts, and the demand. */
 static inline unsigned success_cells(const struct success_params *params)

@@ -162,18 +162,21 @@ static const struct record_state *find_in_records(const struct breaker_view *vie
 	return found;
 }
 
-/* Searches entries of one permit first: such a permit must not be taken off a group. */
+/*
+ * Where any cell may be an entry, searches single entries first: a permit that has one must not be
+ * taken off a group.
+ */
 const struct record_state *breaker_view_find_permit(const struct breaker_view *view,
                                                     struct breaker_permit *permit)
 {
 	const struct record_state *found = NULL;
 
-	permit->is_single = view->snapshot.is_mixed || has_former(view);
-	if (permit->is_single)
+	permit->in_single_only = view->snapshot.is_mixed || has_former(view);
+	if (permit->in_single_only)
 		found = find_in_records(view, permit);
 	if (found)
 		return found;
-	permit->is_single = false;
+	permit->in_single_only = false;
 	return find_in_records(view, permit);
 }
 
