@@ -87,7 +87,10 @@ static void free_chunks(struct arena_chunk *chunk)
 	}
 }
 
-/* Frees all chunks but the newest one, which serves the next use unless it is unusually large. */
+/*
+ * Keeps the newest chunk for the next use, unless it is unusually large, and frees the others. An
+ * arena with borrowed memory is not reset.
+ */
 void arena_reset(struct arena *arena)
 {
 	struct arena_chunk *newest = arena->chunks;

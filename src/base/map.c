@@ -56,8 +56,8 @@ void *map_add(struct map *map, uint64_t key)
 	must_grow = !map->slots || map->count >= (map->mask + 1) / 4 * 3;
 	if (map->count >= map->max || (must_grow && !grow_map(map)))
 		return NULL;
-	value = map_slot(map, map_key(key));
-	*(uint64_t *)value = map_key(key);
+	value = map_slot(map, map_stored_key(key));
+	*(uint64_t *)value = map_stored_key(key);
 	map->count++;
 	return value;
 }

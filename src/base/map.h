@@ -36,7 +36,8 @@ struct map {
 /** An empty map of at most `most` values of a type. */
 #define MAP_OF(type, most) ((struct map){.value_size = sizeof(type), .max = (most)})
 
-static inline uint64_t map_key(uint64_t key)
+/* As the key is stored: 0 marks a free slot. */
+static inline uint64_t map_stored_key(uint64_t key)
 {
 	return key ? key : 1;
 }
@@ -58,7 +59,7 @@ static inline void *map_slot(const struct map *map, uint64_t key)
 /** The key's value, or NULL if there is none. */
 static inline void *map_find(const struct map *map, uint64_t key)
 {
-	void *slot = map->slots ? map_slot(map, map_key(key)) : NULL;
+	void *slot = map->slots ? map_slot(map, map_stored_key(key)) : NULL;
 
 	return slot && *(const uint64_t *)slot != 0 ? slot : NULL;
 }

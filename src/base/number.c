@@ -110,10 +110,14 @@ bool parse_share(struct slice text, double *out)
 	return parse_decimal(text, out) && *out <= 1;
 }
 
-/* Writes the whole part, and decimal places until parse_decimal would read the text as `value`. */
+/*
+ * Writes the whole part, and decimal places until parse_decimal would read the text as `value`, or
+ * no more digits fit.
+ */
 void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 {
-	uint64_t digits = (uint64_t)value, whole = digits;
+	uint64_t whole = (uint64_t)value;
+	uint64_t digits = whole; /* value * 10^places, rounded */
 	unsigned places = 0;
 
 	while ((double)digits / power_of_ten(places) != value && places < DECIMAL_PLACES &&
@@ -161,7 +165,10 @@ static inline char *put_bytes(char *out, uint64_t bytes, unsigned n)
 #define EIGHT_DIGITS UINT64_C(100000000)
 #define EIGHT_ZEROS  UINT64_C(0x3030303030303030) /* '0' in each byte */
 
-/* Writes any number in decimal, up to eight digits at once, and returns the end. */
+/*
+ * Writes a number of two digits or more in decimal, up to eight digits at once, and returns the
+ * end. format_u64 writes shorter ones itself.
+ */
 char *format_u64_slow(char *out, uint64_t value)
 {
 	uint64_t digits;

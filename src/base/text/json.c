@@ -278,14 +278,16 @@ bool json_word(struct json *json, struct slice *word)
 	static const struct slice words[] = {SLICE("true"), SLICE("false"), SLICE("null")};
 	struct slice rest;
 	size_t len;
+	bool runs_on; /* such as true1 */
 
-	json_peek(json);
+	json_peek(json); /* skips blanks */
 	rest = json_rest(json);
 	len = number_length(rest);
 	for (size_t i = 0; i < sizeof words / sizeof *words && len == 0; i++)
 		if (slice_skip(&rest, words[i]))
 			len = words[i].len;
-	if (len == 0 || (len < (size_t)(json->end - json->at) && is_letter_or_digit(json->at[len])))
+	runs_on = len < (size_t)(json->end - json->at) && is_letter_or_digit(json->at[len]);
+	if (len == 0 || runs_on)
 		return json_fail(json, "a value of JSON");
 	*word = (struct slice){json->at, len};
 	json->at += len;
@@ -301,8 +303,9 @@ static bool skip_scalar(struct json *json)
 }
 
 /*
- * Skips any value. It goes through nested objects and lists without recursion: `closes` is the
- * stack of the characters that end them.
+ * Skips any value, and sets json->member_count to the number of its members, of which an empty
+ * object and a scalar have none. It goes through nested objects and lists without recursion:
+ * `closes` is the stack of the characters that end them.
  */
 bool json_skip(struct json *json)
 {
@@ -326,7 +329,7 @@ bool json_skip(struct json *json)
 				return false;
 			depth--;
 		}
-		member_count += depth == 1;
+		member_count += depth == 1; /* here a member of the outermost value begins */
 		if (depth > 0 && closes[depth - 1] == '}' && !json_name(json, &name))
 			return false;
 	} while (depth > 0);

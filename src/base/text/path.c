@@ -48,6 +48,11 @@ static bool has_form(struct slice path, enum path_form form)
 	return path.len > 0 && path.data[0] == '/';
 }
 
+static struct slice without_parameters(struct slice segment)
+{
+	return slice_cut(&segment, ';');
+}
+
 /*
  * Copies a path in its form to `to`, segment by segment, and returns the length: at most one byte
  * more than the path's. `to` may be the path's own memory if that begins with a slash: each byte is
@@ -57,15 +62,15 @@ static bool has_form(struct slice path, enum path_form form)
 static size_t copy_respelled(struct slice path, enum path_form form, char *to)
 {
 	size_t len = 0;
-	bool ends_in_slash = true;
+	bool ends_in_slash = true; /* an empty path becomes / */
 
 	while (path.len > 0) {
 		size_t left = path.len;
-		struct slice segment = slice_cut(&path, '/'), parameters = segment;
+		struct slice segment = slice_cut(&path, '/');
 
 		ends_in_slash = segment.len < left; /* slice_cut has cut off a slash, too */
 		if (form == PATH_FOLDED)
-			segment = slice_cut(&parameters, ';');
+			segment = without_parameters(segment);
 		if (slice_equal(segment, SLICE(".."))) {
 			while (len > 0 && to[--len] != '/') /* removes the segment before it */
 				;

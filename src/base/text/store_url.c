@@ -74,17 +74,20 @@ bool store_url_is_likely(const char *path)
 }
 
 /*
- * Shows the scheme and the host; a colon if it follows the host, but nothing behind it unless a
- * login stood before: a password may stand there.
+ * Shows the scheme and the host. A query is never shown. Without a login, neither is the text
+ * behind the first colon, because that may be a password. "…" stands for a login or an end that is
+ * left out.
  */
 void store_url_redact(const char *text, char out[STORE_URL_SHOWN_MAX])
 {
 	struct store_url_parts parts = store_url_split(text);
-	size_t shown = strcspn(parts.rest.data, parts.login.data ? "?" : "?:");
+	const char *shown_up_to = parts.login.data ? "?" : "?:";
+	size_t shown = strcspn(parts.rest.data, shown_up_to);
 	size_t scheme = parts.scheme.len <= SCHEME_SHOWN_MAX ? parts.scheme.len : 0;
 	bool is_cut;
 
-	shown += shown < parts.rest.len; /* the colon or question mark itself */
+	if (shown < parts.rest.len)
+		shown++; /* the colon or question mark itself */
 	is_cut = shown < parts.rest.len || shown > REST_SHOWN_MAX;
 	shown = shown < REST_SHOWN_MAX ? shown : REST_SHOWN_MAX;
 	snprintf(out, STORE_URL_SHOWN_MAX, "%.*s%s%.*s%s", (int)scheme, text,

@@ -30,8 +30,10 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
 }
 
 /*
- * Returns the line that replaces `line` at its end: from `pair` on, with the slope between the two.
- * It is followed (its span is not 0) only if its slope agrees with the one before. So a single
+ * Returns the line that replaces `line` at its end: it begins at `pair`, with the slope from the
+ * beginning of `line` to there. Begins anew, without a slope, after a pause or a step of the
+ * counter. Returns `line` itself if the pair is too near or too inexact for a slope. The new line
+ * is followed (its span is not 0) only if its slope agrees with the one before. So a single
  * disturbance, between two pairs or inside one, spoils at most one line, which no reading follows.
  */
 static struct clock_line next_clock_line(const struct clock_line *line,

@@ -143,11 +143,14 @@ static bool take_exponent(struct cursor *c, int *out)
 	return true;
 }
 
-/* Reads all digits as one number, and scales it by the point and the exponent at the end. */
+/*
+ * Reads all digits as one number, and scales it by the point and the exponent at the end. Digits
+ * that the number has no space for are dropped.
+ */
 static bool parse_seconds(struct slice text, uint64_t *out_ns)
 {
 	struct cursor c = {text.data, text.data + text.len};
-	int scale = 9, exponent, digits = 0;
+	int scale = 9, exponent, digits = 0; /* the time is value * 10^scale nanoseconds */
 	bool has_point = false;
 	u128 value = 0;
 

@@ -225,16 +225,24 @@ static int read_footer(struct reader *reader, struct rule *rule)
 /* The Unix time of the change in `year`, before which clocks are `offset_s` ahead of UTC. */
 static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t offset_s)
 {
-	int64_t n = civil_days(year, 1, 1) + day->day;
+	int64_t day_number = 0;
+	int weekday_from_monday = day->day - 1; /* as civil_weekday counts; -1 for Sunday, modulo 7 */
 
-	if (day->kind == RULE_JULIAN) {
-		n = day->day < 60 ? n - 1 : civil_days(year, 3, 1) + day->day - 60;
-	} else if (day->kind == RULE_WEEKDAY) {
-		n = day->week < 5 ? civil_days(year, day->month, 1) + (day->week - 1) * 7
-		                  : civil_days(year, day->month + 1, 1) - 7;
-		n += floor_mod(day->day - 1 - civil_weekday(n), 7);
+	switch (day->kind) {
+	case RULE_ORDINAL:
+		day_number = civil_days(year, 1, 1) + day->day;
+		break;
+	case RULE_JULIAN: /* 60 is March 1 in each year */
+		day_number = day->day < 60 ? civil_days(year, 1, 1) + day->day - 1
+		                           : civil_days(year, 3, 1) + day->day - 60;
+		break;
+	case RULE_WEEKDAY: /* the first such day from the first of these seven on */
+		day_number = day->week < 5 ? civil_days(year, day->month, 1) + (day->week - 1) * 7
+		                           : civil_days(year, day->month + 1, 1) - 7;
+		day_number += floor_mod(weekday_from_monday - civil_weekday(day_number), 7);
+		break;
 	}
-	return n * DAY_S + day->time_s - offset_s;
+	return day_number * DAY_S + day->time_s - offset_s;
 }
 
 /*
@@ -249,7 +257,11 @@ static void add_span(struct zone *zone, int64_t start_s, int32_t offset_s)
 	zone->spans[zone->n - 1] = (struct zone_span){start_s, offset_s};
 }
 
-/* Adds the spans of the rule's years, behind those of the file's transitions. */
+/*
+ * Adds the spans of the rule's years, behind those of the file's transitions: a cycle of the
+ * calendar from the next year on, and two years more on either side. From fold_s on, times are
+ * looked up a cycle earlier.
+ */
 static void add_rule(struct zone *zone, const struct rule *rule)
 {
 	int64_t year = RULE_FROM_YEAR;
@@ -262,7 +274,7 @@ static void add_rule(struct zone *zone, const struct rule *rule)
 		int64_t start = rule_instant(&rule->start, y, rule->std_offset_s);
 		int64_t end = rule_instant(&rule->end, y, rule->dst_offset_s);
 
-		if (start < end)
+		if (start < end) /* in the order of time */
 			add_span(zone, start, rule->dst_offset_s);
 		add_span(zone, end, rule->std_offset_s);
 		if (start >= end)

@@ -145,8 +145,9 @@ int32_t zone_offset(const struct zone *zone, int64_t unix_s)
 }
 
 /*
- * In a span the clocks show all local times from its start to its end, in its offset. So the first
- * span whose end is past `local_s` contains it, or begins past it if the clocks skip it.
+ * Returns the first instant at which the clocks show `local_s`, or if they skip it, the end of the
+ * gap. In a span the clocks show all local times from its start to its end, in its offset. So the
+ * first span whose end is past `local_s` contains it, or begins past it if the clocks skip it.
  */
 int64_t zone_first_instant(const struct zone *zone, int64_t local_s)
 {
@@ -154,8 +155,8 @@ int64_t zone_first_instant(const struct zone *zone, int64_t local_s)
 	size_t i;
 
 	local_s = clamp_time(local_s);
-	early = local_s - TZIF_OFFSET_MAX; /* no clock can show local_s before this */
-	cycles = fold_distance(zone, early);
+	early = local_s - TZIF_OFFSET_MAX;   /* no clock can show local_s before this */
+	cycles = fold_distance(zone, early); /* the search is in years that the table has */
 	local_s -= cycles;
 	i = span_at(zone, early - cycles);
 	while (i + 1 < zone->n && local_s >= zone->spans[i + 1].start_s + zone->spans[i].offset_s)
