@@ -47,7 +47,7 @@ void lines_close(struct lines *lines)
 	lines->data = NULL;
 }
 
-/* Reads more bytes into the buffer. Returns false at the end of the file, or with errno set. */
+/* Reads more bytes into the buffer. Returns false at the end, or on failure with read_error. */
 static bool read_more(struct lines *lines)
 {
 	ptrdiff_t got;
@@ -57,7 +57,7 @@ static bool read_more(struct lines *lines)
 	lines->begin = 0;
 	got = unpack_read(lines->unpack, lines->data + lines->end, BUFFER_SIZE - lines->end);
 	if (got <= 0) {
-		errno = got < 0 ? errno : 0;
+		lines->read_error = got < 0 ? errno : 0;
 		lines->input_ended = true;
 		return false;
 	}
@@ -67,20 +67,20 @@ static bool read_more(struct lines *lines)
 
 struct slice lines_peek(struct lines *lines)
 {
-	errno = 0;
 	while (!lines->input_ended && lines->end - lines->begin < LINES_LENGTH_MAX && read_more(lines))
 		;
-	lines->input_ended &= errno == 0; /* let lines_next find the error */
 	return (struct slice){lines->data + lines->begin,
 	                      u64_min(lines->end - lines->begin, LINES_LENGTH_MAX)};
 }
 
-/* Returns the end of the line at `begin`; NULL if the line is longer than LINES_LENGTH_MAX. */
+/*
+ * Returns the newline that ends the line at `begin`, or the end of the data if it is the last line
+ * and has none. NULL if there is none in more than LINES_LENGTH_MAX bytes.
+ */
 static char *find_line_end(struct lines *lines)
 {
 	size_t searched = 0;
 
-	errno = 0;
 	for (;;) {
 		char *from = lines->data + lines->begin;
 		size_t len = lines->end - lines->begin;
@@ -119,28 +119,29 @@ static void skip_rest(struct lines *lines)
 	}
 }
 
+/* Returns 1 and the next line, 0 at the end, or EIO with errno set. */
 int lines_next(struct lines *lines, struct line *line)
 {
 	char *end = find_line_end(lines);
+	bool has_newline;
 
-	if (errno != 0 && lines->input_ended)
-		return WEIR_EIO;
 	if (!end) {
 		skip_rest(lines);
 		lines->number++;
 		*line = (struct line){lines->data, LINES_LENGTH_MAX, true};
 		return 1;
 	}
+	has_newline = end < lines->data + lines->end;
+	if (!has_newline && lines->read_error != 0) {
+		errno = lines->read_error;
+		return WEIR_EIO;
+	}
 	line->data = lines->data + lines->begin;
 	line->len = (size_t)(end - line->data);
 	line->too_long = line->len > LINES_LENGTH_MAX;
-	if (end == lines->data + lines->end) {
-		if (line->len == 0)
-			return 0;
-		lines->begin = lines->end;
-	} else {
-		lines->begin += line->len + 1;
-	}
+	if (!has_newline && line->len == 0)
+		return 0;
+	lines->begin += line->len + has_newline;
 	if (line->len > 0 && line->data[line->len - 1] == '\r')
 		line->len--;
 	lines->number++;

@@ -22,13 +22,14 @@ struct lines {
 	char *data;
 	size_t begin, end; /* of the bytes that lines_next has not returned */
 	uint64_t number;   /* of the line last returned, from 1 */
-	bool input_ended;
+	bool input_ended;  /* or failed: then read_error is its errno */
+	int read_error;
 };
 
 struct line {
 	char *data;
 	size_t len;
-	bool too_long; /* than LINES_LENGTH_MAX: `data` is its beginning */
+	bool too_long; /* longer than LINES_LENGTH_MAX: `data` may be only its beginning */
 };
 
 /** Takes over `fd`. 0 or ENOMEM. */
