@@ -97,7 +97,7 @@ static size_t number_length(struct slice text)
 	return end;
 }
 
-enum escape { ESCAPE_GOOD, ESCAPE_HALF_PAIR, ESCAPE_BAD };
+enum escape { ESCAPE_GOOD, ESCAPE_LONE_SURROGATE, ESCAPE_BAD };
 
 /*
  * Reads an escape off *rest, which begins behind the backslash; a bad escape stays there. Writes
@@ -122,7 +122,7 @@ static enum escape read_escape(struct slice *rest, char **to)
 		unit = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
 	} else if (is_high_surrogate(unit) || is_low_surrogate(unit)) {
 		unit = REPLACEMENT;
-		result = ESCAPE_HALF_PAIR;
+		result = ESCAPE_LONE_SURROGATE;
 	}
 	*to = put_utf8(*to, unit);
 	return result;
@@ -226,7 +226,7 @@ static bool skip_escape(struct json *json)
 
 	if (escape == ESCAPE_BAD)
 		return json_fail(json, "an escape of JSON");
-	if (escape == ESCAPE_HALF_PAIR && !json->allows_half_pairs)
+	if (escape == ESCAPE_LONE_SURROGATE && !json->allows_lone_surrogates)
 		return json_fail(json, "both halves of a character");
 	json->at = rest.data;
 	return true;

@@ -20,12 +20,12 @@
 #define JSON_DEPTH_MAX 1024 /* objects and lists in each other that json_skip goes through */
 
 struct json {
-	const char *at, *end;   /* what is not read yet; after a failure where it is */
-	const char *expected;   /* NULL before a failure; after it, what should stand at `at` */
-	size_t member_count;    /* of the object or list that json_skip went through last */
-	bool allows_half_pairs; /* one half of a surrogate pair (\uXXXX) is read as U+FFFD */
-	bool has_escapes;       /* the text or name that was read last has escapes */
-	bool is_before_first;   /* no member of the object or list that was opened last is read yet */
+	const char *at, *end;        /* what is not read yet; after a failure where it is */
+	const char *expected;        /* NULL before a failure; after it, what should stand at `at` */
+	size_t member_count;         /* of the object or list that json_skip went through last */
+	bool allows_lone_surrogates; /* one half of a surrogate pair (\uXXXX) is read as U+FFFD */
+	bool has_escapes;            /* the text or name that was read last has escapes */
+	bool is_before_first; /* no member of the object or list that was opened last is read yet */
 };
 
 /** Makes a reader of `text`. */

@@ -16,7 +16,7 @@
 #include "base/time/timestamp.h"
 #include "simulate/input/format.h"
 
-/* Columns, in the order of their names. */
+/* Columns, in the order of combined_columns in format.c. */
 enum {
 	IP,
 	USER,
@@ -121,9 +121,9 @@ static const char *read_string(struct line_parser *s, const char **end)
 static bool read_time_in_brackets(struct line_parser *s)
 {
 	struct record *record = s->record;
-	struct slice text = {s->at, FORMAT_SECOND};
+	struct slice text = {s->at, FORMAT_SECOND_LEN};
 
-	if (s->end - s->at <= FORMAT_SECOND || s->at[FORMAT_SECOND] != ']')
+	if (s->end - s->at <= FORMAT_SECOND_LEN || s->at[FORMAT_SECOND_LEN] != ']')
 		return false;
 	/* Many lines have the same second, so parse it only if it differs from the one before. */
 	if (record->second_ns == 0 || memcmp(text.data, record->second, text.len) != 0) {
@@ -132,7 +132,7 @@ static bool read_time_in_brackets(struct line_parser *s)
 		memcpy(record->second, text.data, text.len);
 	}
 	record->time_ns = record->second_ns;
-	s->at += FORMAT_SECOND + 1;
+	s->at += FORMAT_SECOND_LEN + 1;
 	return true;
 }
 
@@ -159,7 +159,7 @@ static int read_user_and_time(struct line_parser *s)
 	return report_expected(s, "a time such as 14/Nov/2023:22:13:20 +0000");
 }
 
-/* Decodes and normalizes the path without its query, in place, as the server does. Returns its end. */
+/* Decodes and normalizes the path without its query, in place, as the server. Returns its end. */
 static const char *normalize_path(char *from, const char *end)
 {
 	const char *query = memchr(from, '?', (size_t)(end - from));
@@ -194,16 +194,17 @@ static int read_request(struct line_parser *s)
 /* Reads a blank, and a number or "-". */
 static int read_number_field(struct line_parser *s, int column)
 {
-	const char *from = s->at + 1, *end = s->end, *p = from;
+	const char *from, *end = s->end, *p;
 
-	if (skip_char(s, ' ')) {
-		while (p < end && ((unsigned char)(*p - '0') <= 9 || *p == '-'))
-			p++;
-		s->at = p;
-		if (p < end && *p != ' ')
-			return report_expected(s, "a number or -");
-	}
-	if (s->at <= from)
+	if (!skip_char(s, ' '))
+		return report_expected(s, "a blank and a number");
+	from = p = s->at;
+	while (p < end && ((unsigned char)(*p - '0') <= 9 || *p == '-'))
+		p++;
+	s->at = p;
+	if (p < end && *p != ' ')
+		return report_expected(s, "a number or -");
+	if (p == from)
 		return report_expected(s, "a blank and a number");
 	store_value(s, column, from, p);
 	return WEIR_OK;
@@ -230,7 +231,7 @@ static const char *find_time_end(const char *p, const char *end)
 
 	while (point < end && (unsigned char)(*point - '0') <= 9)
 		point++;
-	/* More digits are a time of day, not a latency. */
+	/* More than 8 digits are seconds since 1970, not a latency. */
 	if (point == p || point - p > 8 || end - point < 4 || *point != '.')
 		return NULL;
 	for (p = point + 1; p <= point + 3; p++)
@@ -304,7 +305,7 @@ static const char *read_field(struct line_parser *s, const char **end)
 /* Reads the times among the appended fields, if there are any. */
 static void read_appended_times(struct line_parser *s)
 {
-	int next = REQUEST_TIME;
+	int next_unnamed = REQUEST_TIME;
 
 	if (s->columns->targets[REQUEST_TIME] < 0 && s->columns->targets[UPSTREAM_TIME] < 0)
 		return;
@@ -314,8 +315,9 @@ static void read_appended_times(struct line_parser *s)
 
 		if (!from)
 			return;
-		if (find_times_end(from, end) == end && (named_column >= 0 || next <= UPSTREAM_TIME))
-			store_value(s, named_column >= 0 ? named_column : next++, from, end);
+		if (find_times_end(from, end) == end &&
+		    (named_column >= 0 || next_unnamed <= UPSTREAM_TIME))
+			store_value(s, named_column >= 0 ? named_column : next_unnamed++, from, end);
 	}
 }
 

@@ -9,26 +9,15 @@
 #include "base/error.h"
 #include "simulate/input/format.h"
 
-/*
- * Reads the value at *at, decodes its quotes in place, and moves *at to the comma or the end of the
- * line. ESYNTAX if quotes do not end or are not followed by a comma.
- */
-static int read_csv_value(struct slice line, const char **at, struct slice *value,
-                          struct weir_error *error)
+/* Reads the quoted value at *at as read_csv_value does. Decodes doubled quotes in place. */
+static int read_quoted(struct slice line, const char **at, struct slice *value,
+                       struct weir_error *error)
 {
-	const char *end = line.data + line.len, *p = *at;
-	char *out = (char *)*at + 1;
+	const char *end = line.data + line.len, *p = *at + 1;
+	char *out = (char *)p;
 
-	if (p == end || *p != '"') {
-		const char *comma = p < end ? memchr(p, ',', (size_t)(end - p)) : NULL;
-
-		*at = comma ? comma : end;
-		*value = (struct slice){p, (size_t)(*at - p)};
-		return WEIR_OK;
-	}
 	value->data = out;
-	/* A doubled quote stands for one quote, which the step of the loop copies. */
-	for (p++;; *out++ = *p++) {
+	for (;;) {
 		const char *quote = p < end ? memchr(p, '"', (size_t)(end - p)) : NULL;
 
 		if (!quote)
@@ -38,11 +27,27 @@ static int read_csv_value(struct slice line, const char **at, struct slice *valu
 		p = quote + 1;
 		if (p == end || *p != '"')
 			break;
+		*out++ = *p++; /* a doubled quote stands for one */
 	}
 	value->len = (size_t)(out - value->data);
 	*at = p;
-	if (*at < end && **at != ',')
-		return format_expected(error, line, *at, "a comma");
+	return p == end || *p == ',' ? WEIR_OK : format_expected(error, line, p, "a comma");
+}
+
+/*
+ * Reads the value at *at, and moves *at to the comma or the end of the line. ESYNTAX if quotes do
+ * not end or are not followed by a comma.
+ */
+static int read_csv_value(struct slice line, const char **at, struct slice *value,
+                          struct weir_error *error)
+{
+	const char *begin = *at, *end = line.data + line.len, *comma;
+
+	if (begin < end && *begin == '"')
+		return read_quoted(line, at, value, error);
+	comma = begin < end ? memchr(begin, ',', (size_t)(end - begin)) : NULL;
+	*at = comma ? comma : end;
+	*value = (struct slice){begin, (size_t)(*at - begin)};
 	return WEIR_OK;
 }
 

@@ -47,8 +47,8 @@ static bool has_log_time(struct slice line)
 	uint64_t ignored;
 
 	for (; at < end && (at = memchr(at, '[', (size_t)(end - at))); at++)
-		if (end - at > FORMAT_SECOND + 1 && at[FORMAT_SECOND + 1] == ']' &&
-		    timestamp_parse_log((struct slice){at + 1, FORMAT_SECOND}, &ignored))
+		if (end - at > FORMAT_SECOND_LEN + 1 && at[FORMAT_SECOND_LEN + 1] == ']' &&
+		    timestamp_parse_log((struct slice){at + 1, FORMAT_SECOND_LEN}, &ignored))
 			return true;
 	return false;
 }

@@ -25,7 +25,7 @@ struct fields {
 	size_t count;
 };
 
-#define FORMAT_SECOND 26 /* bytes of "14/Nov/2023:22:13:20 +0000" */
+#define FORMAT_SECOND_LEN 26 /* bytes of "14/Nov/2023:22:13:20 +0000" */
 
 #define RECORD_NO_END WEIR_OUTCOME_COUNT
 
@@ -41,7 +41,7 @@ struct record {
 	uint8_t outcome;     /* enum weir_outcome, or RECORD_NO_END */
 
 	/* Cache of the time last parsed by format_combined, since a second has many lines. */
-	char second[FORMAT_SECOND];
+	char second[FORMAT_SECOND_LEN];
 	uint64_t second_ns;
 };
 

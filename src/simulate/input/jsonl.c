@@ -42,8 +42,9 @@ int format_jsonl(const struct columns *columns, struct slice line, struct record
 	struct json json = json_of(line);
 	struct slice name, value;
 
-	json.allows_half_pairs = true;
+	json.allows_lone_surrogates = true; /* a text that was cut off is no reason to skip the line */
 	format_begin(columns, record);
+	/* After a failure, here or below, json.expected is set and json_more is false. */
 	if (!json_open(&json, '{'))
 		json_fail(&json, "a JSON object");
 	while (json_more(&json, '}') && json_name(&json, &name)) {

@@ -44,6 +44,13 @@ static int remove_from_rules(struct weir_config *config, const size_t *moved)
 	return rules ? WEIR_OK : WEIR_ENOMEM;
 }
 
+/* Whether a limit of this algorithm decides by how long requests take or how they end. */
+static bool needs_request_ends(const struct algorithm *algorithm)
+{
+	return algorithm->record == ALGO_RECORD_LEASES || algorithm->judges;
+}
+
+/* Warns of each removed limit. To remove one of the `n` that --limit names is an error. */
 int remove_latency_limits(struct weir_config *config, const char *const *names, size_t n,
                           FILE *warnings, struct weir_error *error)
 {
@@ -56,7 +63,7 @@ int remove_latency_limits(struct weir_config *config, const char *const *names, 
 		const struct weir_limit_options *options = &config->limits[i].options;
 		const struct algorithm *algorithm = algorithm_of(options->algorithm);
 
-		moved[i] = algorithm->record == ALGO_RECORD_LEASES || algorithm->judges ? REMOVED : count;
+		moved[i] = needs_request_ends(algorithm) ? REMOVED : count;
 		if (moved[i] != REMOVED)
 			kept[count++] = config->limits[i];
 		else if (is_named(options->name, names, n))

@@ -159,22 +159,25 @@ struct ordered_record *order_next(struct order *order, bool ended)
 	return mark_taken(order, ordered);
 }
 
+/*
+ * Called when the ring is full although all taken requests are done and released, so that the one
+ * at the tail is in the window. If others there are earlier, it is decided at the time of the last
+ * one taken, since with its own time it would make those late.
+ */
 struct ordered_record *order_evict_oldest(struct order *order)
 {
-	struct entry *entry = order->window_entries + order->window_begin;
-	struct ordered_record *ordered = ring_record(order, order->tail);
+	struct entry *window = order->window_entries + order->window_begin, *entry = window;
+	struct ordered_record *oldest = ring_record(order, order->tail);
 
-	/* The request at the tail waits in the window, since all that were taken are done. */
-	for (; entry->ordered != ordered; entry++)
-		;
-	memmove(entry, entry + 1,
-	        (size_t)(order->window_entries + order->window_begin + --order->window_count - entry) *
-	            sizeof *entry);
-	if (entry > order->window_entries + order->window_begin) {
+	while (entry->ordered != oldest)
+		entry++;
+	order->window_count--;
+	memmove(entry, entry + 1, (size_t)(window + order->window_count - entry) * sizeof *entry);
+	if (entry > window) {
 		order->stats.ahead++;
-		ordered->time_ns = order->latest_ns;
+		oldest->time_ns = order->latest_ns;
 	}
-	return mark_taken(order, ordered);
+	return mark_taken(order, oldest);
 }
 
 void order_done(struct ordered_record *ordered)
@@ -187,7 +190,7 @@ struct ordered_record *order_release(struct order *order)
 	while (order->tail < order->head) {
 		struct ordered_record *ordered = ring_record(order, order->tail);
 
-		if (ordered->state < ORDERED_DONE)
+		if (ordered->state == ORDERED_WAITING || ordered->state == ORDERED_TAKEN)
 			return NULL;
 		order->tail += ordered->size;
 		if (ordered->state == ORDERED_DONE)

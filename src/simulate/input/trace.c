@@ -15,23 +15,32 @@
 #include "base/error.h"
 #include "simulate/input/ending.h"
 
+/*
+ * Opens a trace of `fd`, which is closed by trace_close, or here on failure. It may be -1 with
+ * errno of a failed open. The caller has set trace->path, and no other member.
+ */
 int trace_open_descriptor(struct trace *trace, int fd, const struct format *format,
                           const struct fields *fields, FILE *reports, struct weir_error *error)
 {
 	const char *path = trace->path;
 	struct stat file;
+	int status;
 
 	*trace = (struct trace){.path = path, .format = format, .reports = reports};
 	trace->columns.fields = fields;
-	if (fd < 0 || fstat(fd, &file) != 0)
-		return error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
-	if (S_ISREG(file.st_mode))
-		trace->size = (uint64_t)file.st_size;
-	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	if (lines_open(&trace->lines, fd) == WEIR_OK)
-		return WEIR_OK;
-	close(fd);
-	return error_set(error, WEIR_ENOMEM, "out of memory");
+	if (fd < 0 || fstat(fd, &file) != 0) {
+		status = error_set(error, WEIR_EIO, "%s: expected a readable file, found: %m", path);
+	} else {
+		if (S_ISREG(file.st_mode))
+			trace->size = (uint64_t)file.st_size;
+		posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+		if (lines_open(&trace->lines, fd) == WEIR_OK)
+			return WEIR_OK;
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	}
+	if (fd >= 0)
+		close(fd);
+	return status;
 }
 
 int trace_open(struct trace *trace, const char *path, const struct format *format,
@@ -75,7 +84,10 @@ static void report(struct trace *trace, const struct weir_error *error)
 		fputs("more lines like these are only counted\n", trace->reports);
 }
 
-/* Chooses the format and columns by the first line. *is_header: the line is not a request. */
+/*
+ * Chooses the format and columns by the first line. Sets *is_header if that names the columns, as
+ * only CSV does, and is not a request.
+ */
 static int read_first_line(struct trace *trace, struct slice line, bool *is_header,
                            struct weir_error *error)
 {
@@ -100,7 +112,10 @@ static int read_first_line(struct trace *trace, struct slice line, bool *is_head
 	return status;
 }
 
-/* Parses a copy of the beginning of the log, because parsers change their lines. */
+/*
+ * Whether a request in the beginning of the log has a latency. Parses a copy of it, because parsers
+ * change their lines.
+ */
 bool trace_has_latency(struct trace *trace)
 {
 	struct slice text = lines_peek(&trace->lines);
@@ -120,6 +135,7 @@ bool trace_has_latency(struct trace *trace)
 	return found;
 }
 
+/* Returns 1 and the next request, 0 at the end, or the negative status of an error. */
 int trace_next(void *source, struct record *record, struct weir_error *error)
 {
 	struct trace *trace = source;

@@ -12,7 +12,9 @@
 
 #define EPOCH_NS (UINT64_C(1767225600) * NS_PER_S) /* 2026-01-01T00:00:00Z, an arbitrary time */
 #define PARTS    60                                /* of a period, the unit of phases */
-#define EDGE     2                                 /* periods before the burst of edge-burst */
+
+/* Periods from the start of edge-burst to the middle of its burst, after 60 + 55 + 5 parts. */
+#define EDGE_PERIODS 2
 
 /*
  * For so many parts of a period the rate changes linearly between two percentages of the limit's
@@ -28,9 +30,9 @@ struct pattern_phase {
 
 static const struct {
 	const char *name;
-	uint64_t clients; /* each sends this much */
+	uint64_t clients; /* each sends all phases */
 	const struct pattern_phase *phases;
-	size_t count;
+	size_t phase_count;
 } patterns[] = {
     {"steady", 1, PHASES({300, 120, 120})},
     {"edge-burst", 1, PHASES({60, 20, 20}, {55, 0, 0}, {10, 1200, 1200}, {55, 0, 0}, {60, 20, 20})},
@@ -49,14 +51,22 @@ void pattern_add_limits(struct buffer *yaml)
 			              algorithm->sample);
 }
 
+/*
+ * Returns the end of the limit's window at EDGE_PERIODS, or without windows the next multiple of
+ * its period. Asks the limit, since windows such as months differ in length.
+ */
+static uint64_t first_edge_ns(const struct algo_limit *limit)
+{
+	uint64_t at_ns = EPOCH_NS + EDGE_PERIODS * limit->period_ns;
+	uint64_t window_end_ns = algo_time_at(limit, moment_given(at_ns)).window_end_ns;
+
+	return window_end_ns != 0 ? window_end_ns : (at_ns / limit->period_ns + 1) * limit->period_ns;
+}
+
 int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
-                 uint64_t count, const struct fields *fields, struct weir_error *error)
+                 uint64_t quota, const struct fields *fields, struct weir_error *error)
 {
 	uint64_t period_ns = limit->algo.period_ns;
-	/* Begin such that a window ends where edge-burst has its burst, since months differ in length.
-	 */
-	uint64_t before_ns = EDGE * period_ns, at_ns = EPOCH_NS + before_ns;
-	uint64_t edge_ns = algo_time_at(&limit->algo, moment_given(at_ns)).window_end_ns;
 	size_t i = 0;
 
 	while (i < sizeof patterns / sizeof *patterns && strcmp(patterns[i].name, name) != 0)
@@ -64,20 +74,21 @@ int pattern_open(struct pattern *pattern, const char *name, const struct weir_li
 	if (i == sizeof patterns / sizeof *patterns)
 		return error_set(error, WEIR_ENOTFOUND,
 		                 "--pattern: expected " PATTERN_NAMES ", found '%.40s'", name);
-	if (count == 0)
+	if (quota == 0)
 		return error_set(error, WEIR_EINVAL, "--pattern: expected a limit with a rate, found none");
-	if (count > PATTERN_COUNT_MAX)
+	if (quota > PATTERN_COUNT_MAX)
 		return error_set(error, WEIR_ERANGE,
 		                 "--pattern: expected a limit of at most %d a period, found %llu",
-		                 PATTERN_COUNT_MAX, (unsigned long long)count);
+		                 PATTERN_COUNT_MAX, (unsigned long long)quota);
 	*pattern = (struct pattern){
 	    .phase = patterns[i].phases,
-	    .end = patterns[i].phases + patterns[i].count,
+	    .end = patterns[i].phases + patterns[i].phase_count,
 	    .fields = fields,
 	    .clients = patterns[i].clients,
-	    .count = count,
+	    .quota = quota,
 	    .period_ns = period_ns,
-	    .begin_ns = (edge_ns ? edge_ns : (at_ns / period_ns + 1) * period_ns) - before_ns,
+	    /* such that a window ends in the burst of edge-burst */
+	    .begin_ns = first_edge_ns(&limit->algo) - EDGE_PERIODS * period_ns,
 	};
 	return WEIR_OK;
 }
@@ -87,7 +98,7 @@ static uint64_t phase_requests(const struct pattern *pattern)
 {
 	const struct pattern_phase *phase = pattern->phase;
 
-	return pattern->clients * pattern->count * phase->parts *
+	return pattern->clients * pattern->quota * phase->parts *
 	       (phase->from_percent + phase->to_percent) / (2 * 100 * PARTS);
 }
 

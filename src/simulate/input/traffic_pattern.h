@@ -20,11 +20,11 @@ struct pattern {
 	const struct pattern_phase *phase, *end; /* the current phase, and the end of all */
 	const struct fields *fields;
 	uint64_t clients;
-	uint64_t count, period_ns;
-	uint64_t begin_ns; /* of the first phase */
-	uint64_t parts;    /* sum of the phases before this one, in parts of a period */
-	uint64_t sent;     /* requests in this phase */
-	uint64_t number;   /* of the next request, from 0 */
+	uint64_t quota, period_ns; /* of the limit: its rate */
+	uint64_t begin_ns;         /* of the first phase */
+	uint64_t parts;            /* sum of the phases before this one, in parts of a period */
+	uint64_t sent;             /* requests in this phase */
+	uint64_t number;           /* of the next request, from 0 */
 	char address[32];
 };
 
@@ -32,11 +32,11 @@ struct pattern {
 void pattern_add_limits(struct buffer *yaml);
 
 /**
- * Opens a pattern for a limit of `count` per period. Errors: ENOTFOUND (no such pattern),
+ * Opens a pattern for a limit of `quota` units per period. Errors: ENOTFOUND (no such pattern),
  * ERANGE (more than PATTERN_COUNT_MAX).
  */
 int pattern_open(struct pattern *pattern, const char *name, const struct weir_limit *limit,
-                 uint64_t count, const struct fields *fields, struct weir_error *error);
+                 uint64_t quota, const struct fields *fields, struct weir_error *error);
 
 /** The `next` function of a struct source. */
 int pattern_next(void *pattern, struct record *record, struct weir_error *error);

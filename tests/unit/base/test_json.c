@@ -15,7 +15,7 @@ static struct slice read_text(const char *json, bool halves, char *to, const cha
 	struct json reader = json_of(slice_of(json));
 	struct slice text = {NULL, 0};
 
-	reader.allows_half_pairs = halves;
+	reader.allows_lone_surrogates = halves;
 	if (json_text(&reader, &text)) {
 		assert_int_equal(reader.has_escapes, memchr(text.data, '\\', text.len) != NULL);
 		text = (struct slice){to, json_unescape(text, to)};
