@@ -354,7 +354,7 @@ static int write_reports(struct simulation *simulation, struct weir_error *error
 	    .replay = &simulation->replay,
 	    .source = simulation->text[TRACE] ? simulation->text[TRACE] : simulation->text[PATTERN],
 	    .malformed = simulation->trace.malformed,
-	    .as_rules = replays_rules(simulation),
+	    .decided_by_rules = replays_rules(simulation),
 	    .suggestion = simulation->text[SUGGEST] ? &simulation->suggest.found : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");

@@ -17,16 +17,16 @@ struct inflight {
 	struct heap heap;
 };
 
-/* How a request ended. */
-struct ended {
+/* How a request that is in flight will end. */
+struct request_end {
 	uint64_t latency_ns; /* 0 if not known */
 	enum weir_outcome outcome;
-	uint64_t until_ns; /* when its permits expire */
+	uint64_t permits_end_ns; /* when they expire by themselves */
 	struct weir_permits permits;
 };
 
 /** Adds a request that ends at `due_ns`. Returns false if out of memory. */
-bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct ended *ended);
+bool inflight_add(struct inflight *inflight, uint64_t due_ns, const struct request_end *end);
 
 /** When the next request ends; UINT64_MAX if there is none. */
 static inline uint64_t inflight_due_ns(const struct inflight *inflight)
@@ -42,7 +42,7 @@ static inline bool inflight_is_full(const struct inflight *inflight)
 }
 
 /** Removes and returns the request that ends next. There must be one. */
-struct ended inflight_pop(struct inflight *inflight);
+struct request_end inflight_pop(struct inflight *inflight);
 
 void inflight_close(struct inflight *inflight);
 

@@ -24,7 +24,6 @@ struct run {
 	struct arena arena;        /* for its plans */
 	struct arena brief_arena;  /* for a plan that ends at once, such as that of a report */
 	size_t attributes;         /* number of these among the fields; those of endings follow */
-	bool reads_ends;
 	struct ordered_record *batch[BATCH];
 	struct buffer outputs[BATCH]; /* JSON lines of the scenarios' decisions */
 	uint64_t missing[BATCH];      /* fields of keys that the request lacks, a bit each */
@@ -51,7 +50,8 @@ static void add_number(struct buffer *out, const char *name, uint64_t value)
 }
 
 /* Begins a line of the decisions' output, up to the limit's name, whose quote stays open. */
-static void begin_decision_line(struct buffer *out, const struct ordered_record *ordered, const char *limit)
+static void begin_decision_line(struct buffer *out, const struct ordered_record *ordered,
+                                const char *limit)
 {
 	add_number(out, "{\"n\":", ordered->number);
 	buffer_add_text(out, ",\"time\":");
@@ -61,7 +61,7 @@ static void begin_decision_line(struct buffer *out, const struct ordered_record 
 }
 
 static void add_decision_line(struct buffer *out, const struct ordered_record *ordered,
-                         const struct plan_step *step, const struct weir_decision *d)
+                              const struct plan_step *step, const struct weir_decision *d)
 {
 	begin_decision_line(out, ordered, step->limit->name);
 	buffer_add_text(out, "\",\"key\":\"");
@@ -110,7 +110,8 @@ static void observe_phase(void *context, const struct plan_step *step,
 
 /*
  * Prepares the plan of a request in the scenario that decides now, and prefetches its keys. A plan
- * whose end is reported gets a permit, by which report_next_end finds the charges. Returns a status.
+ * whose end is reported gets a permit, by which report_next_end finds the charges. Returns a
+ * status.
  */
 static int plan_request(struct run *run, const struct ordered_record *ordered, struct plan *plan)
 {
@@ -216,7 +217,7 @@ static void count_error(struct run *run, size_t i)
 	if (!run->replay->decisions)
 		return;
 	begin_decision_line(&run->outputs[i], run->batch[i],
-	          scenario->own ? scenario->tallies[0].limit->name : "");
+	                    scenario->own ? scenario->tallies[0].limit->name : "");
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
@@ -225,20 +226,20 @@ static void report_next_end(struct run *run, uint64_t now_ns)
 {
 	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
-	struct ended ended = inflight_pop(&scenario->inflight);
-	struct observed observed = {scenario, due_ns};
+	struct request_end end = inflight_pop(&scenario->inflight);
+	struct observed observed = {.scenario = scenario, .now_ns = due_ns};
 	struct decision_context context = {scenario->table, moment_given(due_ns),
 	                                   .breaker_ran = observe_phase, .owner = &observed};
 	struct weir_decision d;
 	struct plan plan;
 
-	if (engine_prepare_permits(scenario->engine, &ended.permits, NULL, &run->brief_arena, &plan) ==
+	if (engine_prepare_permits(scenario->engine, &end.permits, NULL, &run->brief_arena, &plan) ==
 	    WEIR_OK) {
-		plan.outcome = ended.outcome;
-		plan.latency_ns = ended.latency_ns;
+		plan.outcome = end.outcome;
+		plan.latency_ns = end.latency_ns;
 		engine_report(&context, &plan, &d);
 		run->failed |= observed.failed;
-		run->replay->evicted_permits += !d.allowed && due_ns < ended.until_ns;
+		run->replay->evicted_permits += !d.allowed && due_ns < end.permits_end_ns;
 	} else {
 		run->failed = true;
 	}
@@ -264,23 +265,37 @@ static uint64_t reported_until_ns(const struct plan *plan)
 	return until_ns;
 }
 
-/* Schedules the end of a request that has passed with a permit. */
+/*
+ * Schedules the end of a request that has passed with a permit. A line that came too late to be
+ * sorted is decided after its own time, maybe after its end, which then is due at once.
+ */
 static void schedule_end(struct run *run, const struct ordered_record *ordered,
                          const struct plan *plan)
 {
 	struct scenario *scenario = run->scenario;
-	uint64_t due_ns = u64_max(ordered->time_ns,
-	                          ordered->end_ns); /* a request that counts later also ends later */
-	struct ended ended = {ordered->latency_ns, ordered->outcome, reported_until_ns(plan), {0}};
+	uint64_t due_ns = u64_max(ordered->time_ns, ordered->end_ns);
+	struct request_end end;
 
 	if (ordered->outcome == RECORD_NO_END)
 		return;
-	if (inflight_is_full(&scenario->inflight)) {
-		run->replay->early++;
+	if (inflight_is_full(&scenario->inflight)) { /* makes space: the request due next ends now */
+		run->replay->ended_early++;
 		report_next_end(run, ordered->time_ns);
 	}
-	engine_fill_permits(plan, &ended.permits, NULL);
-	run->failed |= !inflight_add(&scenario->inflight, due_ns, &ended);
+	end = (struct request_end){.latency_ns = ordered->latency_ns,
+	                           .outcome = ordered->outcome,
+	                           .permits_end_ns = reported_until_ns(plan)};
+	engine_fill_permits(plan, &end.permits, NULL);
+	run->failed |= !inflight_add(&scenario->inflight, due_ns, &end);
+}
+
+/*
+ * Returns the rule that has allowed or denied by itself, not by a limit: the one by which a step
+ * was refused, or otherwise the one that has no limits to ask.
+ */
+static const struct rules_rule *deciding_rule(const struct plan *plan)
+{
+	return plan->refused_step ? plan->refused_step->rule : plan->answering_rule;
 }
 
 /* The last stage: decides the requests one after another, with the ends due before each. */
@@ -292,11 +307,16 @@ static void decide_requests(void *owner, size_t start, size_t end)
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
 		struct ordered_record *ordered = run->batch[i];
-		struct observed observed = {scenario, ordered->time_ns,
-		                            false,    ordered,
-		                            plan,     run->replay->decisions ? &run->outputs[i] : NULL};
-		struct decision_context context = {scenario->table, moment_given(ordered->time_ns), count_step,
-		                                   &observed, .breaker_ran = observe_phase};
+		struct observed observed = {.scenario = scenario,
+		                            .now_ns = ordered->time_ns,
+		                            .ordered = ordered,
+		                            .plan = plan,
+		                            .output = run->replay->decisions ? &run->outputs[i] : NULL};
+		struct decision_context context = {.table = scenario->table,
+		                                   .at = moment_given(ordered->time_ns),
+		                                   .observe = count_step,
+		                                   .breaker_ran = observe_phase,
+		                                   .owner = &observed};
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
@@ -309,8 +329,7 @@ static void decide_requests(void *owner, size_t start, size_t end)
 			schedule_end(run, ordered, plan);
 		run->failed |= observed.failed;
 		if (d.reason == WEIR_REASON_LISTED)
-			scenario->answered[scenario_rule_number(
-			    scenario, plan->refused_step ? plan->refused_step->rule : plan->answering_rule)]++;
+			scenario->answered[scenario_rule_number(scenario, deciding_rule(plan))]++;
 		scenario->allowed += d.allowed;
 		scenario->denied += !d.allowed;
 		scenario->unlimited += d.allowed && !d.limit;
@@ -337,7 +356,8 @@ static void flush_batch(struct run *run)
 
 	for (size_t l = 0; l < replay->scenario_count; l++) {
 		run->scenario = &replay->scenarios[l];
-		pipeline_run((struct pipeline){BATCH, {prepare_requests, locate_cells, decide_requests}}, run->count, run);
+		pipeline_run((struct pipeline){BATCH, {prepare_requests, locate_cells, decide_requests}},
+		             run->count, run);
 		arena_reset(&run->arena);
 	}
 	for (size_t i = 0; i < run->count; i++) {
@@ -431,8 +451,11 @@ static void bind_fields(struct run *run)
 		endings_add_fields(&replay->endings, &replay->fields);
 }
 
-/* The first pass finds the widest timeline, and the second one brings all to its width. */
-void replay_widen(const struct replay *replay, size_t most)
+/*
+ * Widens each timeline until it has at most `intervals_max`, and to the widest so far. So the first
+ * pass finds the width that all need, and the second one brings those to it that came before.
+ */
+void replay_widen(const struct replay *replay, size_t intervals_max)
 {
 	const struct timeline *widest = NULL;
 
@@ -444,8 +467,8 @@ void replay_widen(const struct replay *replay, size_t most)
 				                           tally->phases ? &tally->phases->timeline : NULL};
 
 				for (size_t t = 0; t < 2 && each[t]; t++) {
-					timeline_widen_until(each[t], most);
-					if (!widest || each[t]->width > widest->width)
+					timeline_widen_until(each[t], intervals_max);
+					if (!widest || each[t]->width_index > widest->width_index)
 						widest = each[t];
 					timeline_widen_to(each[t], widest);
 				}

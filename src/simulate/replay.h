@@ -34,8 +34,8 @@ struct replay {
 
 	bool reads_ends; /* a scenario needs reports; then these count: */
 	struct endings endings;
-	uint64_t early;           /* ended early, because too many were in flight */
-	uint64_t evicted_permits; /* the table had evicted their permits before they ended */
+	uint64_t ended_early;     /* because too many were in flight */
+	uint64_t evicted_permits; /* requests whose permits the table evicted before they ended */
 
 	uint64_t requests;
 	uint64_t first_ns, last_ns;          /* times of the first and the last request */
@@ -48,9 +48,9 @@ struct replay {
 int replay_run(struct replay *replay, const struct source *source, struct weir_error *error);
 
 /**
- * Merges intervals of the timelines until none has more than `most` and all have the same width, so
- * that they can be shown side by side.
+ * Merges intervals of the timelines until none has more than `intervals_max` and all have the same
+ * width, so that they can be shown side by side.
  */
-void replay_widen(const struct replay *replay, size_t most);
+void replay_widen(const struct replay *replay, size_t intervals_max);
 
 #endif

@@ -1,3 +1,7 @@
+/*
+ * scenario.c: opens an engine with a table and counters of its own, in which the requests of a log
+ * are simulated: with all rules of a configuration, or with a single limit for all requests.
+ */
 #include "simulate/scenario.h"
 
 #include <stdlib.h>
@@ -47,32 +51,39 @@ static const struct rules_rule *first_rule_with(const struct weir_config *config
 	return NULL;
 }
 
+/*
+ * Opens a scenario whose only rule has no conditions, so that the limit decides all requests. Its
+ * key is `key`, or if that is NULL the key of the first rule with this limit, or else the client's
+ * address.
+ */
 int scenario_open_limit(struct scenario *scenario, const struct weir_config *config, size_t limit,
                         const char *key, uint64_t capacity, struct weir_error *error)
 {
-	static const char *const client[] = {"ip"};
-	static const size_t only[] = {0};
-	const struct rules_rule *from = key ? NULL : first_rule_with(config, limit);
+	static const char *const client_address[] = {"ip"};
+	static const size_t only_limit[] = {0};
+	const struct rules_rule *model = key ? NULL : first_rule_with(config, limit);
 	struct rules_rule *rule;
-	const char **own_key;
+	const char **requested_key;
 
 	*scenario = (struct scenario){.own = weir_private_config_new()};
 	if (!scenario->own)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	rule = arena_alloc(&scenario->own->arena, sizeof *rule);
-	own_key = arena_alloc(&scenario->own->arena, sizeof *own_key);
-	if (!rule || !own_key)
+	requested_key = arena_alloc(&scenario->own->arena, sizeof *requested_key);
+	if (!rule || !requested_key)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
-	*own_key = key;
+	*requested_key = key;
 	*rule = (struct rules_rule){
 	    .name = config->limits[limit].options.name,
-	    .key = key    ? own_key
-	           : from ? from->key
-	                  : client,
-	    .key_count = from ? from->key_count : 1,
-	    .limits = only,
+	    .key = key ? requested_key : client_address,
+	    .key_count = 1,
+	    .limits = only_limit,
 	    .limit_count = 1,
 	};
+	if (model) {
+		rule->key = model->key;
+		rule->key_count = model->key_count;
+	}
 	scenario->own->limits = &config->limits[limit];
 	scenario->own->limit_count = 1;
 	scenario->own->rules = rule;

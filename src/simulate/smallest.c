@@ -1,3 +1,7 @@
+/*
+ * smallest.c: searches for the smallest number that fits, of which the caller tries several at
+ * once: larger and larger ones until one fits, then ones between it and the largest that does not.
+ */
 #include "simulate/smallest.h"
 
 #include "base/number.h"

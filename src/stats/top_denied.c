@@ -249,7 +249,7 @@ static struct top_entry entry_shown(const struct entry *entry, int64_t floor, st
 	    .key = {arena_copy(arena, (struct slice){name->key, len}), len},
 	    .cut = name->key_len > TOP_KEY_MAX,
 	    .denied = (uint64_t)(entry->denied + floor),
-	    .error = (uint64_t)(entry->error + floor),
+	    .excess_max = (uint64_t)(entry->error + floor),
 	};
 }
 
@@ -299,7 +299,8 @@ int top_render(struct top *top, uint64_t now_ns, struct arena *arena, struct buf
 		buffer_add_text(out, "\",\"key\":\"");
 		buffer_add_json(out, entries[i].key);
 		buffer_printf(out, "%s\",\"denied\":%llu,\"error\":%llu}", entries[i].cut ? "…" : "",
-		              (unsigned long long)entries[i].denied, (unsigned long long)entries[i].error);
+		              (unsigned long long)entries[i].denied,
+		              (unsigned long long)entries[i].excess_max);
 		ends->at[i + 1] = out->len;
 	}
 	buffer_add(out, "]", 1);

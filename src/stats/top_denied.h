@@ -40,7 +40,7 @@ struct top_entry {
 	struct slice key; /* the bytes of it that were kept */
 	bool cut;         /* the key was longer */
 	uint64_t denied;
-	uint64_t error; /* by how much `denied` may be too high */
+	uint64_t excess_max; /* by how much `denied` may be too high */
 };
 
 /**

@@ -178,7 +178,7 @@ void endings_read(struct endings *endings, struct record *record)
 	}
 	if (!has_outcome)
 		record->outcome = has_latency ? WEIR_OUTCOME_SUCCESS : RECORD_NO_END;
-	endings->wrong += wrong;
+	endings->invalid += wrong;
 	endings->no_latency += !has_latency && has_outcome;
 	endings->no_outcome += has_latency && !has_outcome;
 	endings->no_end += !has_latency && !has_outcome;

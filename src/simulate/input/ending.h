@@ -30,7 +30,7 @@ struct endings {
 	size_t fields[ENDING_FIELDS]; /* their indices in struct fields */
 
 	/* Counts of the requests so far: */
-	uint64_t wrong;      /* with an invalid latency or outcome, which is ignored */
+	uint64_t invalid;    /* with an invalid latency or outcome, which is ignored */
 	uint64_t no_latency; /* with an outcome only: end at once */
 	uint64_t no_outcome; /* with a latency only: succeed */
 	uint64_t no_end;     /* with neither: are never reported */

@@ -12,7 +12,7 @@
 #include "base/os/prefetch.h"
 
 #define TABLE_SIZE_MIN 1024 /* entries of the first table of keys */
-#define LOG_SIZE_MIN   4    /* entries of the smallest log; a single entry needs no log */
+#define LOG_SIZE_MIN   4    /* entries of the smallest log, the unit of their memory */
 #define SIZES          11   /* of logs: powers of two up to BURST_LOG_MAX */
 
 struct entry {
@@ -43,29 +43,39 @@ struct burst {
 	struct burst_stats stats;
 	struct key *keys; /* open addressing; at most 3/4 are taken */
 	size_t mask;
-	struct entry *logs; /* allocated from the beginning on */
-	uint32_t logs_used, logs_max;
-	uint32_t free[SIZES]; /* free lists by log2 of the size, as free_log.next */
+	struct entry *logs;            /* allocated from the beginning on */
+	uint32_t units_used, unit_max; /* of LOG_SIZE_MIN entries, in `logs` */
+	uint32_t free[SIZES];          /* free lists by log2 of the size, as free_log.next */
 };
 
 _Static_assert(sizeof(struct key) == 32, "two keys are a line");
 _Static_assert(BURST_LOG_MAX == 1 << (SIZES - 1) && SIZES <= 1 << 4, "a power for each size");
 
-#define LOG_BYTES (LOG_SIZE_MIN * sizeof(struct entry))
+#define UNIT_BYTES (LOG_SIZE_MIN * sizeof(struct entry))
+
+/* The memory for logs: the smallest one for each key, that for larger ones, and one of the largest
+ * size, since exceeds_log_budget is asked before a log is allocated. */
+static uint32_t log_units(uint64_t keys_max)
+{
+	uint64_t units_per_key = 1 + BURST_BYTES_PER_KEY / UNIT_BYTES;
+
+	/* At most so many keys that the result fits 32 bits. */
+	return (uint32_t)(u64_min(keys_max, UINT32_MAX / 4) * units_per_key) +
+	       BURST_LOG_MAX / LOG_SIZE_MIN;
+}
 
 struct burst *burst_open(uint64_t period_ns, uint64_t keys_max)
 {
-	/* A first log for each key, the memory for larger logs, and one log beyond it. */
-	uint64_t logs = u64_min(keys_max, UINT32_MAX / 4) * (1 + BURST_BYTES_PER_KEY / LOG_BYTES);
 	struct burst *burst = calloc(1, sizeof *burst);
 
 	if (!burst)
 		return NULL;
-	*burst =
-	    (struct burst){.period_ns = period_ns, .keys_max = keys_max, .mask = TABLE_SIZE_MIN - 1};
-	burst->logs_max = (uint32_t)logs + BURST_LOG_MAX / LOG_SIZE_MIN;
+	*burst = (struct burst){.period_ns = period_ns,
+	                        .keys_max = keys_max,
+	                        .mask = TABLE_SIZE_MIN - 1,
+	                        .unit_max = log_units(keys_max)};
 	burst->keys = os_pages_map(TABLE_SIZE_MIN * sizeof *burst->keys);
-	burst->logs = os_pages_map(burst->logs_max * LOG_BYTES);
+	burst->logs = os_pages_map(burst->unit_max * UNIT_BYTES);
 	if (burst->keys && burst->logs)
 		return burst;
 	burst_close(burst);
@@ -79,7 +89,7 @@ void burst_close(struct burst *burst)
 	if (burst->keys)
 		os_pages_unmap(burst->keys, (burst->mask + 1) * sizeof *burst->keys);
 	if (burst->logs)
-		os_pages_unmap(burst->logs, burst->logs_max * LOG_BYTES);
+		os_pages_unmap(burst->logs, burst->unit_max * UNIT_BYTES);
 	free(burst);
 }
 
@@ -97,11 +107,15 @@ static uint32_t log_size(const struct key *key)
 	return UINT32_C(1) << key->log2_size;
 }
 
-/* The i-th entry of the key's log, which it must have. */
+static struct entry *log_at(const struct burst *burst, uint32_t log_index)
+{
+	return &burst->logs[(size_t)log_index * LOG_SIZE_MIN];
+}
+
+/* The i-th entry of the key's log, a ring, which it must have. */
 static struct entry *entry_at(const struct burst *burst, const struct key *key, uint32_t i)
 {
-	return &burst->logs[(size_t)key->log_index * LOG_SIZE_MIN +
-	                    ((key->first_entry + i) & (log_size(key) - 1))];
+	return log_at(burst, key->log_index) + ((key->first_entry + i) & (log_size(key) - 1));
 }
 
 void burst_prefetch(const struct burst *burst, uint64_t hash)
@@ -155,43 +169,50 @@ static struct key *find_or_add(struct burst *burst, uint64_t hash)
 /* Sets *log_index to a free log of this size, or to unused memory. Returns false without memory. */
 static bool allocate_log(struct burst *burst, unsigned log2_size, uint32_t *log_index)
 {
-	uint32_t size = UINT32_C(1) << log2_size, unused = burst->logs_max - burst->logs_used;
+	uint32_t units = (UINT32_C(1) << log2_size) / LOG_SIZE_MIN;
 
 	if (burst->free[log2_size] != 0) {
 		*log_index = burst->free[log2_size] - 1;
-		burst->free[log2_size] =
-		    ((struct free_log *)&burst->logs[(size_t)*log_index * LOG_SIZE_MIN])->next;
+		burst->free[log2_size] = ((struct free_log *)log_at(burst, *log_index))->next;
 		return true;
 	}
-	if (unused < size / LOG_SIZE_MIN)
+	if (burst->unit_max - burst->units_used < units)
 		return false;
-	*log_index = burst->logs_used;
-	burst->logs_used += size / LOG_SIZE_MIN;
+	*log_index = burst->units_used;
+	burst->units_used += units;
 	return true;
+}
+
+static void free_log(struct burst *burst, const struct key *key)
+{
+	((struct free_log *)log_at(burst, key->log_index))->next = burst->free[key->log2_size];
+	burst->free[key->log2_size] = key->log_index + 1;
+}
+
+/* Whether all logs together use so much memory that none may grow, except to its smallest size. */
+static bool exceeds_log_budget(const struct burst *burst)
+{
+	return burst->units_used * UNIT_BYTES > burst->keys_max * BURST_BYTES_PER_KEY;
 }
 
 /* Moves the key's log to one of twice the size. Returns false if there is no memory for it. */
 static bool grow_log(struct burst *burst, struct key *key)
 {
-	unsigned log2_size =
-	    key->log2_size > 0 ? key->log2_size + 1u : (unsigned)__builtin_ctz(LOG_SIZE_MIN);
-	uint32_t size = UINT32_C(1) << log2_size, log_index;
+	bool has_log = key->log2_size > 0;
+	unsigned log2_size = has_log ? key->log2_size + 1u : (unsigned)__builtin_ctz(LOG_SIZE_MIN);
+	uint32_t log_index;
 	struct entry *entries;
 
-	if (size > BURST_LOG_MAX || (size > LOG_SIZE_MIN && burst->logs_used * LOG_BYTES >
-	                                                        burst->keys_max * BURST_BYTES_PER_KEY))
+	if (log2_size >= SIZES || (has_log && exceeds_log_budget(burst)))
 		return false;
 	if (!allocate_log(burst, log2_size, &log_index))
 		return false;
-	entries = &burst->logs[(size_t)log_index * LOG_SIZE_MIN];
-	if (key->log2_size > 0) {
-		struct entry *old = entry_at(burst, key, 0) - key->first_entry;
-
+	entries = log_at(burst, log_index);
+	if (has_log) {
 		for (uint32_t i = 0; i < key->entry_count; i++)
 			entries[i] = *entry_at(burst, key, i);
-		((struct free_log *)old)->next = burst->free[key->log2_size];
-		burst->free[key->log2_size] = key->log_index + 1;
-	} else {
+		free_log(burst, key);
+	} else { /* the only entry was in `key` */
 		entries[0] = (struct entry){key->last_ns, key->granted_sum};
 	}
 	key->log_index = log_index;
@@ -260,6 +281,19 @@ static void remove_expired(struct burst *burst, struct key *key, uint64_t now_ns
 	}
 }
 
+/* Makes space in a full log for an entry at this time, or has the key count in slots. */
+static void make_space(struct burst *burst, struct key *key, uint64_t at_ns)
+{
+	bool needs_entry = !is_in_newest_entry(burst, key, at_ns);
+
+	if (needs_entry && !grow_log(burst, key) && !key->counts_in_slots)
+		convert_to_slots(burst, key);
+}
+
+/*
+ * Adds what was granted to the key at `at_ns`, and returns how much that is in the period that ends
+ * there. A result up to `least_reported` may be too high, because that saves removing old entries.
+ */
 uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t granted,
                    uint64_t least_reported)
 {
@@ -274,9 +308,8 @@ uint64_t burst_add(struct burst *burst, uint64_t hash, uint64_t at_ns, uint64_t 
 	at_ns = u64_max(at_ns, key->last_ns);
 	if (key->entry_count == log_size(key) || sat_add(key->granted_sum, granted) > least_reported)
 		remove_expired(burst, key, at_ns);
-	if (key->entry_count == log_size(key) && !is_in_newest_entry(burst, key, at_ns) &&
-	    !grow_log(burst, key) && !key->counts_in_slots)
-		convert_to_slots(burst, key);
+	if (key->entry_count == log_size(key))
+		make_space(burst, key, at_ns);
 	add_to_log(burst, key, at_ns, granted);
 	key->granted_sum += granted;
 	return key->granted_sum;

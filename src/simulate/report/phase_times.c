@@ -42,14 +42,14 @@ static uint64_t end_ns(const struct algo_limit *limit, const struct timed_key *t
 static void count_phase(struct phases *phases, const struct algo_limit *limit,
                         const struct timed_key *timed, uint64_t now_ns)
 {
-	static const size_t fields[] = {[BREAKER_OPEN] = TIMELINE_OPEN,
-	                                [BREAKER_HALF_OPEN] = TIMELINE_HALF_OPEN,
-	                                [BREAKER_RAMP] = TIMELINE_RAMP};
+	static const enum timeline_phase phases_shown[] = {[BREAKER_OPEN] = TIMELINE_OPEN,
+	                                                   [BREAKER_HALF_OPEN] = TIMELINE_HALF_OPEN,
+	                                                   [BREAKER_RAMP] = TIMELINE_RAMP};
 	uint64_t until_ns = end_ns(limit, timed, now_ns);
-	size_t field = fields[timed->phase];
+	enum timeline_phase phase = phases_shown[timed->phase];
 
-	phases->sum.n[field] += until_ns - timed->since_ns;
-	timeline_add_span(&phases->timeline, timed->since_ns, until_ns, field);
+	phases->sum.phase_ns[phase] += until_ns - timed->since_ns;
+	timeline_add_phase(&phases->timeline, timed->since_ns, until_ns, phase);
 }
 
 static void remove_key(struct phases *phases, struct timed_key *timed)
@@ -81,28 +81,30 @@ static bool add_timed_key(struct phases *phases, uint64_t key, enum breaker_phas
 	return true;
 }
 
+/* Returns false without memory. Neither closed nor forced phases are timed. */
 bool phases_record(struct phases *phases, const struct algo_limit *limit, uint64_t key,
                    const struct algo_decision *outcome, uint64_t now_ns)
 {
-	bool closed = outcome->phase == BREAKER_CLOSED || outcome->phase >= BREAKER_FORCED_OPEN;
+	bool is_not_timed = outcome->phase == BREAKER_CLOSED || outcome->phase >= BREAKER_FORCED_OPEN;
 	struct timed_key *timed;
 
 	if (phases->timeline.count == 0)
 		timeline_add(&phases->timeline, now_ns, (struct timeline_counts){0});
 	for (uint8_t i = 0; i < outcome->phase_change_count; i++)
 		phases->opened += outcome->phase_changes[i].to == BREAKER_OPEN;
-	if (closed && !phases->keys)
+	if (is_not_timed && !phases->keys)
 		return true;
 	timed = find_key(phases, key);
 	if (!timed)
-		return closed || add_timed_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
+		return is_not_timed ||
+		       add_timed_key(phases, key, (enum breaker_phase)outcome->phase, now_ns);
 	/* After a phase change the key may have left its phase and entered it again. */
 	if (timed->phase == outcome->phase && outcome->phase_change_count == 0)
 		return true;
 	count_phase(phases, limit, timed, now_ns);
 	timed->phase = (enum breaker_phase)outcome->phase;
 	timed->since_ns = now_ns;
-	if (closed)
+	if (is_not_timed)
 		remove_key(phases, timed);
 	return true;
 }

@@ -26,9 +26,10 @@ struct report_suggestion {
 
 struct report {
 	const struct replay *replay;
-	const char *source;                         /* a trace's path, or a pattern's name */
-	uint64_t malformed;                         /* lines */
-	bool as_rules;                              /* one scenario of rules, not limits side by side */
+	const char *source; /* a trace's path, or a pattern's name */
+	uint64_t malformed; /* lines */
+	/* One scenario decided by all rules; otherwise each limit decided all requests in its own. */
+	bool decided_by_rules;
 	const struct report_suggestion *suggestion; /* NULL without --suggest */
 };
 

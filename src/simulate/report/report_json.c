@@ -1,4 +1,7 @@
-/* report_json.c: writes the report as a JSON object. */
+/*
+ * report_json.c: writes the result of a simulation as a JSON object. Either the rules decided, all
+ * in one scenario, or each limit decided all requests in a scenario of its own.
+ */
 #include "simulate/report/report.h"
 
 #include "base/time/timestamp.h"
@@ -17,9 +20,13 @@ static void add_json_key(struct buffer *out, const char *before, struct slice ke
 	buffer_add_text(out, cut ? "…\"" : "\"");
 }
 
-static void add_worst(const struct tally *tally, struct buffer *out)
+/*
+ * Adds the most that the limit granted to a key in one period, beside the count that it declares,
+ * and for how many keys and requests that is not exact.
+ */
+static void add_worst_period(const struct tally *tally, struct buffer *out)
 {
-	const struct tally_worst *worst = &tally->worst;
+	const struct tally_worst *worst = &tally->worst_period;
 	struct burst_stats stats = burst_stats(tally->burst);
 	uint64_t declared = tally->declared->options.rate.count;
 
@@ -106,19 +113,25 @@ static void add_waits(const struct tally_waits *waits, struct buffer *out)
 	add_spread(",\"p50\":", &waits->waits, out);
 }
 
-static void add_ends(const struct tally *tally, struct buffer *out)
+static void add_ends(const char *before, const uint64_t ends[TALLY_ENDS], struct buffer *out)
 {
-	static const char *const names[] = {",\"ends\":{\"denied\":{\"good\":",
-	                                    "},\"passed\":{\"good\":"};
+	add_number(out, before, ends[TALLY_GOOD]);
+	add_number(out, ",\"bad\":", ends[TALLY_BAD]);
+	add_number(out, ",\"neither\":", ends[TALLY_NEITHER]);
+	buffer_add_text(out, "}");
+}
 
+/*
+ * For a limit that judges how requests end: adds how those that it denied and those that it passed
+ * ended in the log.
+ */
+static void add_judged_ends(const struct tally *tally, struct buffer *out)
+{
 	if (!tally->limit->algo.algorithm->judges)
 		return;
-	for (size_t i = 0; i < 2; i++) {
-		add_number(out, names[i], tally->ends[i][TALLY_GOOD]);
-		add_number(out, ",\"bad\":", tally->ends[i][TALLY_BAD]);
-		add_number(out, ",\"neither\":", tally->ends[i][TALLY_NEITHER]);
-	}
-	buffer_add_text(out, "}}");
+	add_ends(",\"ends\":{\"denied\":{\"good\":", tally->ends_of_denied, out);
+	add_ends(",\"passed\":{\"good\":", tally->ends_of_passed, out);
+	buffer_add_text(out, "}");
 }
 
 static void add_json_phases(const struct phases *phases, struct buffer *out)
@@ -126,25 +139,26 @@ static void add_json_phases(const struct phases *phases, struct buffer *out)
 	if (!phases)
 		return;
 	add_number(out, ",\"phases\":{\"opened\":", phases->opened);
-	add_number(out, ",\"open_ms\":", phases->sum.n[TIMELINE_OPEN] / NS_PER_MS);
-	add_number(out, ",\"half_open_ms\":", phases->sum.n[TIMELINE_HALF_OPEN] / NS_PER_MS);
-	add_number(out, ",\"ramp_ms\":", phases->sum.n[TIMELINE_RAMP] / NS_PER_MS);
+	add_number(out, ",\"open_ms\":", phases->sum.phase_ns[TIMELINE_OPEN] / NS_PER_MS);
+	add_number(out, ",\"half_open_ms\":", phases->sum.phase_ns[TIMELINE_HALF_OPEN] / NS_PER_MS);
+	add_number(out, ",\"ramp_ms\":", phases->sum.phase_ns[TIMELINE_RAMP] / NS_PER_MS);
 	add_number(out, ",\"untracked\":", phases->untracked);
 	buffer_add_text(out, "}");
 }
 
+/* Adds the keys with the most denials. `error` is by how much a count may be too high. */
 static void add_top(const struct tally *tally, struct buffer *out)
 {
 	struct arena arena = {0};
 	size_t n = REPORT_TOP;
-	const struct top_entry *top = top_list(tally->top, &n, TALLY_TIME, &arena);
+	const struct top_entry *top = top_list(tally->top, &n, TALLY_TOP_TIME_NS, &arena);
 
 	out->failed |= !top;
 	buffer_add_text(out, ",\"top\":[");
 	for (size_t i = 0; top && i < n; i++) {
 		add_json_key(out, i > 0 ? ",{\"key\":\"" : "{\"key\":\"", top[i].key, top[i].cut);
 		add_number(out, ",\"denied\":", top[i].denied);
-		add_number(out, ",\"error\":", top[i].error);
+		add_number(out, ",\"error\":", top[i].excess_max);
 		buffer_add_text(out, "}");
 	}
 	buffer_add_text(out, "]");
@@ -157,7 +171,7 @@ static void add_series(const char *name, const struct timeline *requests, const 
 {
 	buffer_printf(out, ",\"%s\":[", name);
 	for (size_t i = 0; i < requests->count; i++)
-		add_number(out, i > 0 ? "," : "", timeline_beside(t, requests, i).n[field] / unit);
+		add_number(out, i > 0 ? "," : "", timeline_in_interval_of(t, requests, i).n[field] / unit);
 	buffer_add_text(out, "]");
 }
 
@@ -188,7 +202,7 @@ static void add_limit(const struct report *report, const struct scenario *scenar
 	buffer_printf(out, ",\"denied_share\":%.9g",
 	              share_of(tally->denied, tally->allowed + tally->denied));
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
-	if (!report->as_rules) {
+	if (!report->decided_by_rules) { /* with rules, report_json adds these of the only scenario */
 		add_number(out, ",\"errors\":", scenario->errors);
 		add_number(out, ",\"evictions\":", scenario_evictions(scenario));
 	}
@@ -196,10 +210,10 @@ static void add_limit(const struct report *report, const struct scenario *scenar
 	rules_show_limit(tally->declared, out);
 	buffer_add_text(out, "}");
 	add_hits(&tally->hits, out);
-	add_worst(tally, out);
+	add_worst_period(tally, out);
 	add_spread(",\"retry_after_ms\":{\"p50\":", &tally->retry_after, out);
 	add_waits(&tally->waits, out);
-	add_ends(tally, out);
+	add_judged_ends(tally, out);
 	add_json_phases(tally->phases, out);
 	add_top(tally, out);
 	add_timeline(tally, out);
@@ -222,18 +236,21 @@ static void add_without(const struct replay *replay, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
-/* Adds how complete the latencies and outcomes in the log were, if a limit needed them. */
+/*
+ * Adds how complete the latencies and outcomes in the log were, if a limit needed them. `early`
+ * requests ended before their time for lack of space, `unheld` ones without their permits.
+ */
 static void add_endings(const struct replay *replay, struct buffer *out)
 {
 	const struct endings *endings = &replay->endings;
 
 	if (!replay->reads_ends)
 		return;
-	add_number(out, ",\"endings\":{\"wrong\":", endings->wrong);
+	add_number(out, ",\"endings\":{\"wrong\":", endings->invalid);
 	add_number(out, ",\"no_latency\":", endings->no_latency);
 	add_number(out, ",\"no_outcome\":", endings->no_outcome);
 	add_number(out, ",\"no_end\":", endings->no_end);
-	add_number(out, ",\"early\":", replay->early);
+	add_number(out, ",\"early\":", replay->ended_early);
 	add_number(out, ",\"unheld\":", replay->evicted_permits);
 	buffer_add_text(out, "}");
 }
@@ -271,7 +288,7 @@ void report_json(const struct report *report, struct buffer *out)
 	buffer_add_text(out, "}");
 	add_without(replay, out);
 	add_endings(replay, out);
-	if (report->as_rules) {
+	if (report->decided_by_rules) {
 		const struct scenario *scenario = &replay->scenarios[0];
 
 		add_number(out, ",\"allowed\":", scenario->allowed);
@@ -287,10 +304,10 @@ void report_json(const struct report *report, struct buffer *out)
 	if (report->suggestion)
 		add_suggestion(report->suggestion, out);
 	buffer_add_text(out, ",\"limits\":{");
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
 			buffer_add_text(out, between);
-			add_limit(report, &replay->scenarios[l], &replay->scenarios[l].tallies[i], out);
+			add_limit(report, &replay->scenarios[s], &replay->scenarios[s].tallies[i], out);
 			between = ",";
 		}
 	buffer_add_text(out, "}}\n");

@@ -1,4 +1,8 @@
-/* report_text.c: writes the report as tables and charts for a terminal. */
+/*
+ * report_text.c: writes the result of a simulation as tables and charts for a terminal. Either the
+ * rules decided, and a limit was asked for the requests that its rules select, or each limit
+ * decided all requests alone, in a scenario of its own.
+ */
 #include "simulate/report/report.h"
 
 #include <string.h>
@@ -27,14 +31,18 @@ struct bars {
 	uint64_t asked[CHART_COLUMNS], passed[CHART_COLUMNS], denied[CHART_COLUMNS];
 };
 
+static size_t column_at(const struct chart *chart, uint64_t at_ns)
+{
+	return (size_t)((at_ns - chart->begin_ns) / chart->column_ns);
+}
+
 /* Sums the counts of a timeline for each column of a chart. */
 static struct bars bars_of(const struct chart *chart, const struct timeline *timeline)
 {
 	struct bars bars = {0};
 
 	for (size_t i = 0; i < timeline->count; i++) {
-		uint64_t at_ns = (timeline->first + i) * timeline_width_ns(timeline);
-		size_t column = (size_t)((at_ns - chart->begin_ns) / chart->column_ns);
+		size_t column = column_at(chart, timeline_interval_ns(timeline, i));
 
 		bars.asked[column] += timeline->counts[i].asked;
 		bars.passed[column] += timeline->counts[i].passed;
@@ -43,15 +51,31 @@ static struct bars bars_of(const struct chart *chart, const struct timeline *tim
 	return bars;
 }
 
-/* Chooses columns that cover all timelines, and finds the largest count of a column. */
+/* Finds the largest count of a column in the charts of all limits. */
+static uint64_t largest_count(const struct chart *chart, const struct replay *replay)
+{
+	uint64_t largest = 0;
+
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			struct bars bars = bars_of(chart, &replay->scenarios[s].tallies[i].timeline);
+
+			/* More may pass than are asked for, since a request that waits passes later. */
+			for (size_t j = 0; j < CHART_COLUMNS; j++)
+				largest = u64_max(largest, u64_max(bars.asked[j], bars.passed[j]));
+		}
+	return largest;
+}
+
+/* Chooses columns that cover all timelines, whose intervals replay_widen has made equally wide. */
 static struct chart scale_chart(const struct replay *replay, bool plain)
 {
 	struct chart chart = {.begin_ns = UINT64_MAX, .plain = plain};
 	uint64_t end_ns = 0, width_ns = 1;
 
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
-			const struct timeline *t = &replay->scenarios[l].tallies[i].timeline;
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			const struct timeline *t = &replay->scenarios[s].tallies[i].timeline;
 
 			if (t->count == 0)
 				continue;
@@ -61,13 +85,7 @@ static struct chart scale_chart(const struct replay *replay, bool plain)
 		}
 	chart.column_ns =
 	    ceil_div(ceil_div(sat_sub(end_ns, chart.begin_ns), width_ns), CHART_COLUMNS) * width_ns;
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
-			struct bars bars = bars_of(&chart, &replay->scenarios[l].tallies[i].timeline);
-
-			for (size_t j = 0; j < CHART_COLUMNS; j++)
-				chart.most = u64_max(chart.most, u64_max(bars.asked[j], bars.passed[j]));
-		}
+	chart.most = largest_count(&chart, replay);
 	return chart;
 }
 
@@ -133,18 +151,19 @@ static void add_text_key(struct slice key, struct buffer *out)
 		buffer_printf(out, "%c", key.data[i] < ' ' || key.data[i] > '~' ? '?' : key.data[i]);
 }
 
+/* Adds the keys with the most denials. Their counts are exact, or else upper bounds. */
 static void add_top(const struct tally *tally, struct buffer *out)
 {
 	struct arena arena = {0};
 	size_t n = TOP_SHOWN;
-	const struct top_entry *top = top_list(tally->top, &n, TALLY_TIME, &arena);
+	const struct top_entry *top = top_list(tally->top, &n, TALLY_TOP_TIME_NS, &arena);
 
 	out->failed |= !top;
 	for (size_t i = 0; top && i < n; i++) {
 		buffer_add_text(out, i > 0 ? ", " : "  most denied: ");
 		add_text_key(top[i].key, out);
-		buffer_printf(out, "%s %s%llu", top[i].cut ? "..." : "", top[i].error ? "at most " : "",
-		              (unsigned long long)top[i].denied);
+		buffer_printf(out, "%s %s%llu", top[i].cut ? "..." : "",
+		              top[i].excess_max > 0 ? "at most " : "", (unsigned long long)top[i].denied);
 	}
 	buffer_add_text(out, top && n > 0 ? "\n" : "");
 	arena_free(&arena);
@@ -155,12 +174,13 @@ static int name_width(const struct replay *replay)
 {
 	size_t width = 16;
 
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
-			width = u64_max(width, strlen(replay->scenarios[l].tallies[i].limit->name));
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++)
+			width = u64_max(width, strlen(replay->scenarios[s].tallies[i].limit->name));
 	return (int)width;
 }
 
+/* Adds a limit's counts; the worst period is the one in which a key was granted most. */
 static void add_limit_row(const struct tally *tally, int width, struct buffer *out)
 {
 	const struct histogram *retry = &tally->retry_after;
@@ -169,9 +189,9 @@ static void add_limit_row(const struct tally *tally, int width, struct buffer *o
 
 	buffer_printf(out, "%-*s %9llu %9llu %7llu %8llu", width, tally->limit->name,
 	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
-	              (unsigned long long)stats.keys, (unsigned long long)tally->worst.granted);
+	              (unsigned long long)stats.keys, (unsigned long long)tally->worst_period.granted);
 	if (declared > 0)
-		buffer_printf(out, " %6.2f x", (double)tally->worst.granted / (double)declared);
+		buffer_printf(out, " %6.2f x", (double)tally->worst_period.granted / (double)declared);
 	else
 		buffer_printf(out, " %8s", "-");
 	add_duration(out, 10, histogram_quantile(retry, 0.5));
@@ -197,9 +217,9 @@ static void add_wait_table(const struct replay *replay, int width, struct buffer
 {
 	bool has_any = false;
 
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
-			const struct tally *tally = &replay->scenarios[l].tallies[i];
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[s].tallies[i];
 
 			if (tally->waits.waits.count == 0)
 				continue;
@@ -216,27 +236,30 @@ static void add_outcome_row(const struct tally *tally, int width, struct buffer 
 	const struct phases *phases = tally->phases;
 
 	buffer_printf(out, "%-*s %10llu %9llu %10llu %11llu", width, tally->limit->name,
-	              (unsigned long long)tally->ends[false][TALLY_BAD],
-	              (unsigned long long)tally->ends[false][TALLY_GOOD],
-	              (unsigned long long)tally->ends[true][TALLY_BAD],
-	              (unsigned long long)tally->ends[true][TALLY_GOOD]);
+	              (unsigned long long)tally->ends_of_denied[TALLY_BAD],
+	              (unsigned long long)tally->ends_of_denied[TALLY_GOOD],
+	              (unsigned long long)tally->ends_of_passed[TALLY_BAD],
+	              (unsigned long long)tally->ends_of_passed[TALLY_GOOD]);
 	if (phases) {
 		buffer_printf(out, " %7llu", (unsigned long long)phases->opened);
-		add_duration(out, 8, phases->sum.n[TIMELINE_OPEN]);
-		add_duration(out, 10, phases->sum.n[TIMELINE_HALF_OPEN]);
-		add_duration(out, 8, phases->sum.n[TIMELINE_RAMP]);
+		add_duration(out, 8, phases->sum.phase_ns[TIMELINE_OPEN]);
+		add_duration(out, 10, phases->sum.phase_ns[TIMELINE_HALF_OPEN]);
+		add_duration(out, 8, phases->sum.phase_ns[TIMELINE_RAMP]);
 	}
 	buffer_add_text(out, "\n");
 }
 
-/* Adds a table of the limits that judge outcomes, if there are any. */
+/*
+ * Adds a table of the limits that judge how requests end, if there are any: how those that they
+ * denied and those that they passed ended in the log.
+ */
 static void add_outcome_table(const struct replay *replay, int width, struct buffer *out)
 {
 	bool has_any = false;
 
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++) {
-			const struct tally *tally = &replay->scenarios[l].tallies[i];
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[s].tallies[i];
 
 			if (!tally->limit->algo.algorithm->judges)
 				continue;
@@ -249,59 +272,63 @@ static void add_outcome_table(const struct replay *replay, int width, struct buf
 		}
 }
 
-/* Adds, for each column, the letter of the phase in which keys were longest, unless all were
- * closed. */
+/*
+ * Adds, for each column of the chart of requests, the letter of the phase in which keys were
+ * longest. A column in which all keys were closed, which is no phase of the timeline, has a blank.
+ */
 static void add_chart_phases(const struct chart *chart, const struct tally *tally,
                              struct buffer *out)
 {
-	static const char letters[] = {
+	static const char letters[TIMELINE_PHASES] = {
 	    [TIMELINE_OPEN] = 'o', [TIMELINE_HALF_OPEN] = 'h', [TIMELINE_RAMP] = 'r'};
 	struct timeline_counts columns[CHART_COLUMNS] = {0};
 	const struct timeline *requests = &tally->timeline;
 
 	for (size_t i = 0; i < requests->count; i++) {
-		struct timeline_counts more = timeline_beside(&tally->phases->timeline, requests, i);
-		uint64_t at_ns = (requests->first + i) * timeline_width_ns(requests);
+		struct timeline_counts times =
+		    timeline_in_interval_of(&tally->phases->timeline, requests, i);
+		size_t column = column_at(chart, timeline_interval_ns(requests, i));
 
-		for (size_t f = 0; f < sizeof letters; f++)
-			columns[(at_ns - chart->begin_ns) / chart->column_ns].n[f] += more.n[f];
+		for (size_t p = 0; p < TIMELINE_PHASES; p++)
+			columns[column].phase_ns[p] += times.phase_ns[p];
 	}
 	buffer_add_text(out, "  phase  |");
 	for (size_t i = 0; i < CHART_COLUMNS; i++) {
-		size_t most = 0;
+		const uint64_t *phase_ns = columns[i].phase_ns;
+		size_t longest = 0;
 
-		for (size_t f = 1; f < sizeof letters; f++)
-			most = columns[i].n[f] > columns[i].n[most] ? f : most;
-		buffer_printf(out, "%c", columns[i].n[most] > 0 ? letters[most] : ' ');
+		for (size_t p = 1; p < TIMELINE_PHASES; p++)
+			longest = phase_ns[p] > phase_ns[longest] ? p : longest;
+		buffer_printf(out, "%c", phase_ns[longest] > 0 ? letters[longest] : ' ');
 	}
 	buffer_add_text(out, "|\n");
 }
 
-static double percent(uint64_t part, uint64_t whole)
+static double percent_of(uint64_t part, uint64_t whole)
 {
-	return whole ? 100 * (double)part / (double)whole : 0;
+	return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
 /* Adds the shares of denied requests and hit keys, and percentiles of denials per hit key. */
 static void add_hits(const struct tally *tally, struct buffer *out)
 {
 	const struct hits *hits = &tally->hits;
-	struct hits_spread asked, denied;
+	struct hits_spread ignored, denied;
 
 	if (hits->hit == 0)
 		return;
-	out->failed |= !hits_spreads(hits, &asked, &denied);
+	out->failed |= !hits_spreads(hits, &ignored, &denied);
 	if (out->failed)
 		return;
 	buffer_printf(out, "  denied %.3g%% of requests; keys hit: %llu (%.3g%%), ",
-	              percent(tally->denied, tally->allowed + tally->denied),
-	              (unsigned long long)hits->hit, percent(hits->hit, hits->keys.count));
+	              percent_of(tally->denied, tally->allowed + tally->denied),
+	              (unsigned long long)hits->hit, percent_of(hits->hit, hits->keys.count));
 	buffer_printf(out, "p50 %llu, p99 %llu, max %llu\n", (unsigned long long)denied.p50,
 	              (unsigned long long)denied.p99, (unsigned long long)denied.max);
 }
 
 /* Adds the parameters, charts and most denied keys of one limit. */
-static void add_detail(const struct chart *chart, const struct tally *tally, bool asked,
+static void add_detail(const struct chart *chart, const struct tally *tally, bool charts_asked,
                        struct buffer *out)
 {
 	struct bars bars = bars_of(chart, &tally->timeline);
@@ -309,7 +336,7 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 	buffer_printf(out, "\n%s: ", tally->limit->name);
 	add_parameters(tally, out);
 	buffer_add_text(out, "\n");
-	if (asked)
+	if (charts_asked)
 		add_asked(chart, &bars, out);
 	add_chart(chart, "passed", "\033[32m", bars.passed, out);
 	add_chart(chart, "denied", "\033[31m", bars.denied, out);
@@ -323,10 +350,10 @@ static void add_detail(const struct chart *chart, const struct tally *tally, boo
 static void add_warnings(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
-	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, phases = 0;
+	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, openings_not_timed = 0;
 
-	for (size_t l = 0; l < replay->scenario_count; l++) {
-		const struct scenario *scenario = &replay->scenarios[l];
+	for (size_t s = 0; s < replay->scenario_count; s++) {
+		const struct scenario *scenario = &replay->scenarios[s];
 
 		evictions += scenario_evictions(scenario);
 		errors += scenario->errors;
@@ -335,7 +362,8 @@ static void add_warnings(const struct report *report, struct buffer *out)
 
 			estimated += stats.estimated;
 			untracked += stats.untracked;
-			phases += scenario->tallies[i].phases ? scenario->tallies[i].phases->untracked : 0;
+			if (scenario->tallies[i].phases)
+				openings_not_timed += scenario->tallies[i].phases->untracked;
 		}
 	}
 	const struct {
@@ -348,15 +376,15 @@ static void add_warnings(const struct report *report, struct buffer *out)
 	     "requests were too late to be sorted, and count at the latest time before them"},
 	    {replay->order.ahead,
 	     "requests were far ahead of those that followed, and count at an earlier time"},
-	    {replay->endings.wrong, "requests had an invalid latency or outcome, which was ignored"},
+	    {replay->endings.invalid, "requests had an invalid latency or outcome, which was ignored"},
 	    {replay->endings.no_latency, "requests had no latency, and ended at once"},
 	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
 	    {replay->endings.no_end, "requests had neither, and were never reported"},
-	    {replay->early, "requests ended before their time, since too many were in flight"},
+	    {replay->ended_early, "requests ended before their time, since too many were in flight"},
 	    {replay->evicted_permits,
 	     "requests lost their permits before they ended: raise --capacity"},
-	    {phases, "openings of keys are not in the times of phases, since 65,536 other keys were "
-	             "not closed"},
+	    {openings_not_timed, "openings of keys are not in the times of phases, since 65,536 other "
+	                         "keys were not closed"},
 	    {errors, "requests could not be decided (cost or key too large)"},
 	    {evictions, "keys in use were evicted from a table: raise --capacity"},
 	    {estimated,
@@ -392,11 +420,6 @@ static void add_answered(const struct scenario *scenario, struct buffer *out)
 	}
 }
 
-static double percent_of(uint64_t part, uint64_t whole)
-{
-	return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static void add_point(const struct report_point *point, bool is_found, bool by_requests,
                       struct buffer *out)
 {
@@ -412,7 +435,10 @@ static void add_point(const struct report_point *point, bool is_found, bool by_r
 	buffer_add_text(out, "|\n");
 }
 
-/* Adds the denials of some of the counts that were tried, up to twice the suggested count. */
+/*
+ * Adds the denials of some of the counts that were tried, up to twice the suggested count. Always
+ * shows that count, and the one just below it, which denies too many.
+ */
 static void add_curve(const struct report_suggestion *suggestion, struct buffer *out)
 {
 	size_t n = 0, step;
@@ -426,8 +452,9 @@ static void add_curve(const struct report_suggestion *suggestion, struct buffer 
 	for (size_t i = 0; i < n; i++) {
 		const struct report_point *point = &suggestion->points[i];
 		bool is_found = point->count == suggestion->count;
+		bool is_just_below = point->count + 1 == suggestion->count;
 
-		if (i % step == 0 || is_found || suggestion->points[i].count + 1 == suggestion->count)
+		if (i % step == 0 || is_found || is_just_below)
 			add_point(point, is_found, suggestion->by_requests, out);
 	}
 	if (suggestion->unsure)
@@ -435,41 +462,64 @@ static void add_curve(const struct report_suggestion *suggestion, struct buffer 
 	buffer_printf(out, "\n%s\n", suggestion->limit);
 }
 
-void report_text(const struct report *report, bool plain, struct buffer *out)
+/* Adds where the requests came from, their number and times, and how the rules decided them. */
+static void add_summary(const struct report *report, struct buffer *out)
 {
 	const struct replay *replay = report->replay;
-	struct chart chart = scale_chart(replay, plain);
-	int width = name_width(replay);
+	const struct scenario *rules = &replay->scenarios[0];
 
 	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
 	timestamp_add_date(out, replay->first_ns);
 	buffer_add_text(out, " to ");
 	timestamp_add_date(out, replay->last_ns);
-	if (report->as_rules)
+	if (report->decided_by_rules) {
 		buffer_printf(out, "\nby the rules %llu allowed, %llu denied; %llu under no limit",
-		              (unsigned long long)replay->scenarios[0].allowed,
-		              (unsigned long long)replay->scenarios[0].denied,
-		              (unsigned long long)replay->scenarios[0].unlimited);
-	if (report->as_rules)
-		add_answered(&replay->scenarios[0], out);
+		              (unsigned long long)rules->allowed, (unsigned long long)rules->denied,
+		              (unsigned long long)rules->unlimited);
+		add_answered(rules, out);
+	}
+}
+
+static void add_limit_table(const struct replay *replay, int width, struct buffer *out)
+{
 	buffer_printf(out, "\n\n%-*s %9s %9s %7s %8s %8s %9s %7s\n", width, "limit", "allowed",
 	              "denied", "keys", "worst", "declared", "retry p50", "max");
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
-			add_limit_row(&replay->scenarios[l].tallies[i], width, out);
-	add_wait_table(replay, width, out);
-	add_outcome_table(replay, width, out);
-	if (!report->as_rules) {
-		struct bars traffic = bars_of(&chart, &replay->scenarios[0].tallies[0].timeline);
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++)
+			add_limit_row(&replay->scenarios[s].tallies[i], width, out);
+}
+
+/* Adds the charts and details of the limits that were asked for a request. */
+static void add_details(const struct report *report, const struct chart *chart, struct buffer *out)
+{
+	const struct replay *replay = report->replay;
+
+	/* Without rules all limits were asked for the same requests, one chart is enough. */
+	if (!report->decided_by_rules) {
+		struct bars traffic = bars_of(chart, &replay->scenarios[0].tallies[0].timeline);
 
 		buffer_add_text(out, "\n");
-		add_asked(&chart, &traffic, out);
+		add_asked(chart, &traffic, out);
 	}
-	for (size_t l = 0; l < replay->scenario_count; l++)
-		for (size_t i = 0; i < replay->scenarios[l].tally_count; i++)
-			if (replay->scenarios[l].tallies[i].timeline.count >
-			    0) /* no request reached the others */
-				add_detail(&chart, &replay->scenarios[l].tallies[i], report->as_rules, out);
+	for (size_t s = 0; s < replay->scenario_count; s++)
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[s].tallies[i];
+
+			if (tally->timeline.count > 0)
+				add_detail(chart, tally, report->decided_by_rules, out);
+		}
+}
+
+void report_text(const struct report *report, bool plain, struct buffer *out)
+{
+	struct chart chart = scale_chart(report->replay, plain);
+	int width = name_width(report->replay);
+
+	add_summary(report, out);
+	add_limit_table(report->replay, width, out);
+	add_wait_table(report->replay, width, out);
+	add_outcome_table(report->replay, width, out);
+	add_details(report, &chart, out);
 	add_warnings(report, out);
 	if (report->suggestion)
 		add_curve(report->suggestion, out);

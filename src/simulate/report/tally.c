@@ -46,6 +46,7 @@ static void count_wait(struct tally_waits *waits, uint64_t wait_ns)
 	histogram_count(&waits->waits, wait_ns, 1);
 }
 
+/* A request that waits counts in the period and the interval in which it passes. */
 void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cost, uint64_t now_ns,
                  const struct weir_decision *decision)
 {
@@ -53,8 +54,9 @@ void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cos
 	uint64_t wait_ns =
 	    allowed && cost > 0 ? decision->wait_ns : 0; /* a request of cost 0 does not wait */
 	uint64_t pass_ns = now_ns + wait_ns;
-	uint64_t granted =
-	    burst_add(tally->burst, step->key.hash, pass_ns, allowed ? cost : 0, tally->worst.granted);
+	/* To the key, in the period that ends at pass_ns. Exact only if it exceeds the worst so far. */
+	uint64_t granted_in_period = burst_add(tally->burst, step->key.hash, pass_ns,
+	                                       allowed ? cost : 0, tally->worst_period.granted);
 
 	hits_add(&tally->hits, step->key.hash, !allowed);
 	timeline_add(&tally->timeline, now_ns,
@@ -66,13 +68,14 @@ void tally_count(struct tally *tally, const struct plan_step *step, uint64_t cos
 			count_wait(&tally->waits, wait_ns);
 		if (wait_ns > 0)
 			timeline_add(&tally->timeline, pass_ns, (struct timeline_counts){.passed = 1});
-		if (granted > tally->worst.granted)
-			set_worst(&tally->worst, granted, pass_ns, step->key_name);
+		if (granted_in_period > tally->worst_period.granted)
+			set_worst(&tally->worst_period, granted_in_period, pass_ns, step->key_name);
 		return;
 	}
 	tally->denied++;
 	histogram_count(&tally->retry_after, decision->retry_after_ns, 1);
-	top_count_denial(tally->top, 0, step->key.hash, tally->limit->name, step->key_name, TALLY_TIME);
+	top_count_denial(tally->top, 0, step->key.hash, tally->limit->name, step->key_name,
+	                 TALLY_TOP_TIME_NS);
 }
 
 void tally_refuse(struct tally *tally, const struct plan_step *step)
@@ -97,5 +100,7 @@ static enum tally_end rate_end(const struct algo_limit *limit, unsigned outcome,
 
 void tally_count_end(struct tally *tally, bool passed, unsigned outcome, uint64_t latency_ns)
 {
-	tally->ends[passed][rate_end(&tally->limit->algo, outcome, latency_ns)]++;
+	uint64_t *ends = passed ? tally->ends_of_passed : tally->ends_of_denied;
+
+	ends[rate_end(&tally->limit->algo, outcome, latency_ns)]++;
 }

@@ -39,19 +39,19 @@ struct tally {
 	const struct rules_limit *declared;
 	uint64_t allowed, denied; /* requests */
 	uint64_t refused;         /* requests that cost more than the limit ever allows */
-	struct tally_worst worst;
+	struct tally_worst worst_period;
 	struct burst *burst;
 	struct hits hits;             /* requests and denials of each key */
-	struct top *top;              /* counted at one time, TALLY_TIME, so that counts do not decay */
+	struct top *top;              /* denials of the most denied keys; use TALLY_TOP_TIME_NS */
 	struct histogram retry_after; /* of denied requests, in ns */
 	struct tally_waits waits;
-	uint64_t ends[2]
-	             [TALLY_ENDS]; /* of denied [0] and passed [1] requests, by a limit that judges */
-	struct phases *phases;     /* NULL for a limit without phases */
-	struct timeline timeline;  /* of requests; a request that waits passes after its wait */
+	uint64_t ends_of_denied[TALLY_ENDS], ends_of_passed[TALLY_ENDS]; /* if the limit judges ends */
+	struct phases *phases;    /* NULL for a limit without phases */
+	struct timeline timeline; /* of requests; a request that waits passes after its wait */
 };
 
-#define TALLY_TIME 0
+/* The time of all calls for tally->top: one and the same, so that its counts do not fade. */
+#define TALLY_TOP_TIME_NS 0
 
 /** The mean over all allowed requests; NAN if the limit makes no request wait. */
 static inline double tally_wait_mean_ns(const struct tally_waits *waits)

@@ -20,7 +20,7 @@ static const uint64_t widths[] = {
 
 uint64_t timeline_width_ns(const struct timeline *timeline)
 {
-	return widths[timeline->width];
+	return widths[timeline->width_index];
 }
 
 static void add_to_counts(struct timeline_counts *to, const struct timeline_counts *more)
@@ -33,36 +33,38 @@ static void add_to_counts(struct timeline_counts *to, const struct timeline_coun
 /* Changes to the next width: adds neighbouring intervals together, in place. */
 static void merge_intervals(struct timeline *t)
 {
-	uint64_t factor = widths[t->width + 1] / widths[t->width], first = t->first / factor;
+	uint64_t factor = widths[t->width_index + 1] / widths[t->width_index];
+	uint64_t first = t->first_interval / factor;
 
 	for (size_t i = 0; i < t->count; i++) {
 		struct timeline_counts counts = t->counts[i];
-		size_t to = (size_t)((t->first + i) / factor - first);
+		size_t to = (size_t)((t->first_interval + i) / factor - first);
 
 		t->counts[i] = (struct timeline_counts){0};
 		add_to_counts(&t->counts[to], &counts);
 	}
 	if (t->count > 0)
-		t->count = (size_t)((t->first + t->count - 1) / factor - first) + 1;
-	t->first = first;
-	t->width++;
-	t->latest_width_ns = 0;
+		t->count = (size_t)((t->first_interval + t->count - 1) / factor - first) + 1;
+	t->first_interval = first;
+	t->width_index++;
+	t->latest_width_ns = 0; /* `latest` is the index of a narrower interval: not valid any more */
 }
 
-/* Makes the timeline contain `at_ns`; returns the index of its interval. */
+/* Makes the timeline contain `at_ns`. Returns the index of its interval, the latest. */
 static size_t extend_to(struct timeline *t, uint64_t at_ns)
 {
 	size_t i;
 
 	if (t->count == 0)
-		t->first = at_ns / widths[t->width];
-	while (at_ns / widths[t->width] - t->first >= TIMELINE_MAX)
+		t->first_interval = at_ns / widths[t->width_index];
+	/* Wraps to a large number for a time before the first interval: merges until that has it. */
+	while (at_ns / widths[t->width_index] - t->first_interval >= TIMELINE_MAX)
 		merge_intervals(t);
-	i = (size_t)(at_ns / widths[t->width] - t->first);
+	i = (size_t)(at_ns / widths[t->width_index] - t->first_interval);
 	t->count = i >= t->count ? i + 1 : t->count;
 	t->latest = i;
-	t->latest_width_ns = widths[t->width];
-	t->latest_ns = (t->first + i) * widths[t->width];
+	t->latest_width_ns = widths[t->width_index];
+	t->latest_ns = (t->first_interval + i) * widths[t->width_index];
 	return i;
 }
 
@@ -74,37 +76,39 @@ void timeline_add(struct timeline *t, uint64_t at_ns, struct timeline_counts mor
 	add_to_counts(&t->counts[is_in_latest ? t->latest : extend_to(t, at_ns)], &more);
 }
 
-void timeline_add_span(struct timeline *t, uint64_t from_ns, uint64_t until_ns, size_t field)
+void timeline_add_phase(struct timeline *t, uint64_t from_ns, uint64_t until_ns,
+                        enum timeline_phase phase)
 {
+	/* Adds zeros at the end, so that all intervals exist, and none are merged in the loop. */
 	if (until_ns > from_ns)
-		timeline_add(t, until_ns - 1,
-		             (struct timeline_counts){0}); /* so that all intervals exist */
+		timeline_add(t, until_ns - 1, (struct timeline_counts){0});
 	while (from_ns < until_ns) {
-		uint64_t width_ns = widths[t->width];
+		uint64_t width_ns = widths[t->width_index];
 		uint64_t end_ns = u64_min(until_ns, (from_ns / width_ns + 1) * width_ns);
 
-		t->counts[from_ns / width_ns - t->first].n[field] += end_ns - from_ns;
+		t->counts[from_ns / width_ns - t->first_interval].phase_ns[phase] += end_ns - from_ns;
 		from_ns = end_ns;
 	}
 }
 
 void timeline_widen_to(struct timeline *timeline, const struct timeline *other)
 {
-	while (timeline->width < other->width)
+	while (timeline->width_index < other->width_index)
 		merge_intervals(timeline);
 }
 
-void timeline_widen_until(struct timeline *timeline, size_t most)
+void timeline_widen_until(struct timeline *timeline, size_t count_max)
 {
-	while (timeline->count > most && timeline->width + 1 < sizeof widths / sizeof *widths)
+	while (timeline->count > count_max &&
+	       timeline->width_index + 1 < sizeof widths / sizeof *widths)
 		merge_intervals(timeline);
 }
 
-struct timeline_counts timeline_beside(const struct timeline *timeline,
-                                       const struct timeline *other, size_t i)
+struct timeline_counts timeline_in_interval_of(const struct timeline *timeline,
+                                               const struct timeline *other, size_t i)
 {
-	uint64_t at =
-	    other->first + i - timeline->first; /* wraps to a large number if it is before the first */
+	/* Wraps to a large number if the interval is before the timeline's first. */
+	uint64_t index = other->first_interval + i - timeline->first_interval;
 
-	return at < timeline->count ? timeline->counts[at] : (struct timeline_counts){0};
+	return index < timeline->count ? timeline->counts[index] : (struct timeline_counts){0};
 }

@@ -104,23 +104,24 @@ static void a_stretch_of_time_is_in_the_intervals_that_it_crosses(void **state)
 	(void)state;
 	timeline_add(&beside, start - NS_PER_S, (struct timeline_counts){.asked = 1});
 	timeline_add(&timeline, start, (struct timeline_counts){0});
-	timeline_add_span(&timeline, start + 1, start + 1, TIMELINE_OPEN);
-	timeline_add_span(&timeline, start + 2 * NS_PER_MS + 5, start + 4 * NS_PER_MS + 3,
-	                  TIMELINE_RAMP);
-	timeline_add_span(&timeline, start + 900 * NS_PER_MS, start + 1900 * NS_PER_MS, TIMELINE_OPEN);
+	timeline_add_phase(&timeline, start + 1, start + 1, TIMELINE_OPEN);
+	timeline_add_phase(&timeline, start + 2 * NS_PER_MS + 5, start + 4 * NS_PER_MS + 3,
+	                   TIMELINE_RAMP);
+	timeline_add_phase(&timeline, start + 900 * NS_PER_MS, start + 1900 * NS_PER_MS, TIMELINE_OPEN);
 	assert_int_equal(timeline.count, 1900);
 	timeline_widen_until(&timeline, 1000);
 	assert_int_equal(timeline_width_ns(&timeline), 2 * NS_PER_MS);
-	assert_int_equal(timeline.counts[1].n[TIMELINE_RAMP], 2 * NS_PER_MS - 5);
-	assert_int_equal(timeline.counts[2].n[TIMELINE_RAMP], 3);
-	assert_int_equal(timeline.counts[449].n[TIMELINE_OPEN], 0);
-	assert_int_equal(timeline.counts[450].n[TIMELINE_OPEN], 2 * NS_PER_MS);
-	assert_int_equal(timeline.counts[949].n[TIMELINE_OPEN], 2 * NS_PER_MS);
+	assert_int_equal(timeline.counts[1].phase_ns[TIMELINE_RAMP], 2 * NS_PER_MS - 5);
+	assert_int_equal(timeline.counts[2].phase_ns[TIMELINE_RAMP], 3);
+	assert_int_equal(timeline.counts[449].phase_ns[TIMELINE_OPEN], 0);
+	assert_int_equal(timeline.counts[450].phase_ns[TIMELINE_OPEN], 2 * NS_PER_MS);
+	assert_int_equal(timeline.counts[949].phase_ns[TIMELINE_OPEN], 2 * NS_PER_MS);
 	assert_int_equal(timeline.count, 950);
 	timeline_widen_to(&beside, &timeline);
-	assert_int_equal(timeline_beside(&timeline, &beside, 0).n[TIMELINE_OPEN], 0);
-	assert_int_equal(timeline_beside(&timeline, &beside, 501).n[TIMELINE_RAMP], 2 * NS_PER_MS - 5);
-	assert_int_equal(timeline_beside(&timeline, &beside, 5000).n[TIMELINE_RAMP], 0);
+	assert_int_equal(timeline_in_interval_of(&timeline, &beside, 0).phase_ns[TIMELINE_OPEN], 0);
+	assert_int_equal(timeline_in_interval_of(&timeline, &beside, 501).phase_ns[TIMELINE_RAMP],
+	                 2 * NS_PER_MS - 5);
+	assert_int_equal(timeline_in_interval_of(&timeline, &beside, 5000).phase_ns[TIMELINE_RAMP], 0);
 }
 
 int main(void)
