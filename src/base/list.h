@@ -8,7 +8,7 @@
  *     struct list tasks = {0};
  *
  *     list_append(&tasks, &task->node);
- *     LIST_EACH(&tasks, struct task, node, task)
+ *     LIST_EACH (&tasks, struct task, node, task)
  *         printf("%d\n", task->number);
  *     while ((task = list_of(list_pop(&tasks), struct task, node)))
  *         free(task);

@@ -19,8 +19,8 @@ static void end_loop(struct net_loop *loop)
 {
 	loop->phase = LOOP_ENDED;
 	accept_close_listeners(loop);
-	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
-	conn_kill(conn);
+	LIST_EACH (&loop->conns, struct net_conn, conns_node, conn)
+		conn_kill(conn);
 	uv_close((uv_handle_t *)&loop->check, NULL);
 	uv_close((uv_handle_t *)&loop->poll_again, NULL);
 	uv_close((uv_handle_t *)&loop->tick, NULL);
@@ -41,8 +41,7 @@ static bool drain_connections(struct net_loop *loop)
 {
 	bool drained = !loop->end_delayed;
 
-	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
-	{
+	LIST_EACH (&loop->conns, struct net_conn, conns_node, conn) {
 		if (conn->is_dialled) /* stays open: clients' answers may need it */
 			drained &= !conn_has_unsent(conn);
 		else if (conn_is_idle(conn) && !conn_append_last_output(conn))
@@ -120,8 +119,8 @@ static void on_tick(uv_timer_t *tick)
 	struct net_loop *loop = tick->data;
 	uint64_t now = uv_now(&loop->uv);
 
-	LIST_EACH(&loop->conns, struct net_conn, conns_node, conn)
-	conn_check_timeout(conn, now);
+	LIST_EACH (&loop->conns, struct net_conn, conns_node, conn)
+		conn_check_timeout(conn, now);
 	conn_limit_report_capacity(loop);
 	accept_resume(loop);
 }

@@ -35,9 +35,9 @@ struct redis_command *followers_find_slow(struct redis_client *client,
                                           const struct store_operation *operation)
 {
 	if (client->slow_command_count > 0)
-		LIST_EACH(slow_list_of(client, operation), struct redis_command, slow_node, command)
-	if (is_of_key(command, operation))
-		return command;
+		LIST_EACH (slow_list_of(client, operation), struct redis_command, slow_node, command)
+			if (is_of_key(command, operation))
+				return command;
 	return NULL;
 }
 

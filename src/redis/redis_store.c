@@ -96,8 +96,8 @@ void redis_store_stats(const struct store *base, struct redis_stats *stats)
 
 	pthread_mutex_lock(&store->lock);
 	*stats = store->closed;
-	LIST_EACH(&store->clients, struct redis_client, node, client)
-	redis_stats_add(stats, &client->counts);
+	LIST_EACH (&store->clients, struct redis_client, node, client)
+		redis_stats_add(stats, &client->counts);
 	pthread_mutex_unlock(&store->lock);
 	stats->is_up = cluster_is_up(store->cluster);
 }

@@ -36,10 +36,10 @@ enum source_state {
 
 /* A descriptor to poll: that of a lookup, or a socket. */
 struct poll_source {
-	struct redis_dialer *dialer;         /* for a lookup; otherwise NULL */
-	struct lookup *lookup;               /* NULL for a socket */
-	struct redis_attempt *attempt;       /* for a socket; otherwise NULL */
-	int fd;                              /* -1 for none */
+	struct redis_dialer *dialer;   /* for a lookup; otherwise NULL */
+	struct lookup *lookup;         /* NULL for a socket */
+	struct redis_attempt *attempt; /* for a socket; otherwise NULL */
+	int fd;                        /* -1 for none */
 	enum source_state state;
 	int error;             /* the errno by which a socket was lost; 0 if the peer closed it */
 	bool may_have_output;  /* bytes to write */
@@ -232,8 +232,8 @@ static void free_source(struct blocking *blocking, struct poll_source *source)
 
 void blocking_close(struct blocking *blocking)
 {
-	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	free_source(blocking, source);
+	LIST_EACH (&blocking->sources, struct poll_source, node, source)
+		free_source(blocking, source);
 	free(blocking->poll_fds);
 	free(blocking);
 }
@@ -323,8 +323,7 @@ static bool flush_and_reap(struct blocking *blocking)
 {
 	bool reported = false;
 
-	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	{
+	LIST_EACH (&blocking->sources, struct poll_source, node, source) {
 		if (source->may_have_output && source->state == SOURCE_OPEN)
 			write_source(source);
 		if (source->state == SOURCE_LOST) {
@@ -332,9 +331,9 @@ static bool flush_and_reap(struct blocking *blocking)
 			reported = true;
 		}
 	}
-	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	if (source->state == SOURCE_DEAD)
-		free_source(blocking, source);
+	LIST_EACH (&blocking->sources, struct poll_source, node, source)
+		if (source->state == SOURCE_DEAD)
+			free_source(blocking, source);
 	return reported;
 }
 
@@ -344,18 +343,18 @@ static void wait_ready(struct blocking *blocking, uint64_t wait_ns)
 	struct timespec wait = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
 	size_t n = 0;
 
-	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	blocking->poll_fds[n++] = (struct pollfd){
-	    .fd = source->state == SOURCE_LOOKS_UP ? lookup_fd(source->lookup) : source->fd,
-	    .events = source->state == SOURCE_LOOKS_UP ? POLLIN : events_of(source),
-	};
+	LIST_EACH (&blocking->sources, struct poll_source, node, source)
+		blocking->poll_fds[n++] = (struct pollfd){
+		    .fd = source->state == SOURCE_LOOKS_UP ? lookup_fd(source->lookup) : source->fd,
+		    .events = source->state == SOURCE_LOOKS_UP ? POLLIN : events_of(source),
+		};
 	if (ppoll(blocking->poll_fds, n, &wait, NULL) <= 0)
 		return;
 	n = 0;
 	/* The order is as before: sources that are added meanwhile stand in front of these. */
-	LIST_EACH(&blocking->sources, struct poll_source, node, source)
-	if (blocking->poll_fds[n++].revents != 0)
-		handle_ready(blocking, source);
+	LIST_EACH (&blocking->sources, struct poll_source, node, source)
+		if (blocking->poll_fds[n++].revents != 0)
+			handle_ready(blocking, source);
 }
 
 /* Runs the client's alarm if it is due. */

@@ -330,8 +330,7 @@ static void fail_short_calls(struct redis_node *node, uint64_t now_ns)
 {
 	struct redis_client *client = node->client;
 
-	LIST_EACH(node_calls(node), struct script_call, base.node, call)
-	{
+	LIST_EACH (node_calls(node), struct script_call, base.node, call) {
 		uint64_t least_deadline_ns = call->sent_ns + client->store->options.timeout_ns / 2;
 
 		if (call->deadline_ns > now_ns || least_deadline_ns <= now_ns)
@@ -348,8 +347,8 @@ static uint64_t first_deadline(const struct redis_node *node)
 {
 	uint64_t first_ns = UINT64_MAX;
 
-	LIST_EACH(node_calls(node), struct script_call, base.node, call)
-	first_ns = u64_min(first_ns, call->deadline_ns);
+	LIST_EACH (node_calls(node), struct script_call, base.node, call)
+		first_ns = u64_min(first_ns, call->deadline_ns);
 	if (!node_is_ready(node))
 		first_ns = u64_min(first_ns, node->ready_deadline_ns);
 	return first_ns;

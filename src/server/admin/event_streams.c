@@ -111,6 +111,6 @@ void event_streams_begin(struct event_streams *event_streams, const struct work 
 
 void event_streams_run(struct event_streams *event_streams)
 {
-	LIST_EACH(&event_streams->all, struct event_stream, node, event_stream)
-	send_events(event_stream);
+	LIST_EACH (&event_streams->all, struct event_stream, node, event_stream)
+		send_events(event_stream);
 }

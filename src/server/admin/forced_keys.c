@@ -41,9 +41,9 @@ void forced_keys_unlock(struct forced_keys *forced)
 
 static struct forced_key *find_forced_key(const struct forced_keys *forced, uint64_t hash)
 {
-	LIST_EACH(&forced->items, struct forced_key, node, item)
-	if (item->key.hash == hash)
-		return item;
+	LIST_EACH (&forced->items, struct forced_key, node, item)
+		if (item->key.hash == hash)
+			return item;
 	return NULL;
 }
 
@@ -57,8 +57,8 @@ static void remove_forced_key(struct forced_keys *forced, struct forced_key *ite
 
 void forced_keys_close(struct forced_keys *forced)
 {
-	LIST_EACH(&forced->items, struct forced_key, node, item)
-	remove_forced_key(forced, item);
+	LIST_EACH (&forced->items, struct forced_key, node, item)
+		remove_forced_key(forced, item);
 	pthread_mutex_destroy(&forced->mutex);
 }
 
@@ -174,9 +174,9 @@ size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_p
 	size_t n = 0;
 
 	forced_keys_lock(forced);
-	LIST_EACH(&forced->items, struct forced_key, node, item)
-	if (item->key.limit == limit)
-		out[n++] = item->key;
+	LIST_EACH (&forced->items, struct forced_key, node, item)
+		if (item->key.limit == limit)
+			out[n++] = item->key;
 	forced_keys_unlock(forced);
 	return n;
 }
@@ -196,8 +196,7 @@ uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_conf
 	uint64_t next_end_in_ns = UINT64_MAX;
 
 	forced_keys_lock(forced);
-	LIST_EACH(&forced->items, struct forced_key, node, item)
-	{
+	LIST_EACH (&forced->items, struct forced_key, node, item) {
 		/* NULL after a reload without the limit */
 		const weir_limit *limit = engine_find_limit(config->engine, item->key.limit);
 		uint64_t until_ns = item->override.until_ns;

@@ -30,8 +30,8 @@ int overrides_open(struct overrides *overrides, struct log *log)
 
 void overrides_close(struct overrides *overrides)
 {
-	LIST_EACH(&overrides->items, struct overrides_item, node, item)
-	free(item);
+	LIST_EACH (&overrides->items, struct overrides_item, node, item)
+		free(item);
 	if (overrides->fd >= 0)
 		close(overrides->fd);
 }
@@ -39,9 +39,9 @@ void overrides_close(struct overrides *overrides)
 /* The limit's override, or NULL. */
 static struct overrides_item *find_override(const struct overrides *overrides, const char *limit)
 {
-	LIST_EACH(&overrides->items, struct overrides_item, node, item)
-	if (strcmp(item->limit, limit) == 0)
-		return item;
+	LIST_EACH (&overrides->items, struct overrides_item, node, item)
+		if (strcmp(item->limit, limit) == 0)
+			return item;
 	return NULL;
 }
 
@@ -185,8 +185,7 @@ uint64_t overrides_expire(struct overrides *overrides, const struct server_confi
 
 	eventfd_read(overrides->fd, &count); /* the descriptor is no longer readable */
 	pthread_mutex_lock(&overrides->mutex);
-	LIST_EACH(&overrides->items, struct overrides_item, node, item)
-	{
+	LIST_EACH (&overrides->items, struct overrides_item, node, item) {
 		if (end_override_if_over(overrides, config, item, now_ns)) {
 			list_remove(&overrides->items, &item->node);
 			free(item);

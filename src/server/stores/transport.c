@@ -206,8 +206,7 @@ void server_transport_open(struct server_transport *transport, struct net_loop *
 void server_transport_end(struct server_transport *transport)
 {
 	transport->has_ended = true;
-	LIST_EACH(&transport->lookups, struct host_lookup, node, lookup)
-	{
+	LIST_EACH (&transport->lookups, struct host_lookup, node, lookup) {
 		net_descriptor_close(lookup->descriptor);
 		lookup->descriptor = NULL;
 	}

@@ -388,8 +388,7 @@ static void detach_by_decision(struct pending *pending, struct unanswered *unans
 static void refund_detached(struct pending *pending, struct list *detached)
 {
 	decider_read_clock(pending->decider);
-	LIST_EACH(detached, struct unanswered, client_node, unanswered)
-	{
+	LIST_EACH (detached, struct unanswered, client_node, unanswered) {
 		if (plan_can_refund(unanswered))
 			unanswered->owner->refund(unanswered);
 		for (size_t i = unanswered->refundable_count; i > 0; i--) /* the newest charge first */
@@ -415,12 +414,12 @@ bool pending_cancel_stream(struct pending *pending, struct net_conn *conn, unsig
 {
 	struct list detached = {0};
 
-	LIST_EACH(&client_of(conn)->unanswered, struct unanswered, client_node, unanswered)
-	if (unanswered->stream == stream) {
-		detach_by_decision(pending, unanswered, &detached);
-		refund_detached(pending, &detached);
-		return true;
-	}
+	LIST_EACH (&client_of(conn)->unanswered, struct unanswered, client_node, unanswered)
+		if (unanswered->stream == stream) {
+			detach_by_decision(pending, unanswered, &detached);
+			refund_detached(pending, &detached);
+			return true;
+		}
 	return false;
 }
 

@@ -313,6 +313,6 @@ struct suspended *suspend_work(struct waiting *waiting, const struct work *work,
 
 void suspend_close(struct waiting *waiting)
 {
-	LIST_EACH(&waiting->spare_blocks, struct suspended, node, suspended)
-	free(suspended);
+	LIST_EACH (&waiting->spare_blocks, struct suspended, node, suspended)
+		free(suspended);
 }

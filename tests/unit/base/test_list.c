@@ -20,7 +20,7 @@ static void assert_list(const struct list *list, const int *expected, int count)
 	const struct list_node *node = list_last(list);
 	int i = 0;
 
-	LIST_EACH(list, struct item, node, item) {
+	LIST_EACH (list, struct item, node, item) {
 		assert_true(i < count);
 		assert_int_equal(item->number, expected[i++]);
 	}
@@ -107,7 +107,7 @@ static void a_loop_may_remove_what_it_is_at(void **state)
 		if (i % 3 == 1)
 			expected[count++] = i;
 	}
-	LIST_EACH(&list, struct item, node, item)
+	LIST_EACH (&list, struct item, node, item)
 		if (item->number % 3 != 1) {
 			list_remove(&list, &item->node);
 			item->node.next = NULL;
