@@ -96,11 +96,32 @@ static void the_last_line_needs_no_end(void **state)
 	lines_close(&lines);
 }
 
+/* The log is a gzip file of two blocks that are not compressed, and ends without a last block. */
+static void an_error_within_a_line_that_is_too_long_follows_it(void **state)
+{
+	static const unsigned char header[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
+	static const unsigned char block[] = {0, 0xff, 0xff, 0, 0}; /* 65,535 bytes follow */
+	static char text[sizeof header + 2 * (sizeof block + 0xffff)];
+	struct lines lines;
+	struct line line;
+
+	(void)state;
+	memset(text, 'a', sizeof text);
+	memcpy(text, header, sizeof header);
+	memcpy(text + sizeof header, block, sizeof block);
+	memcpy(text + sizeof header + sizeof block + 0xffff, block, sizeof block);
+	lines = open_text(text, sizeof text);
+	expect(&lines, 0, true);
+	assert_int_equal(lines_next(&lines, &line), WEIR_EIO);
+	lines_close(&lines);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_of_every_length_are_read_across_the_buffers_end),
 	    cmocka_unit_test(the_last_line_needs_no_end),
+	    cmocka_unit_test(an_error_within_a_line_that_is_too_long_follows_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
