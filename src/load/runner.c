@@ -180,6 +180,12 @@ static uint64_t due_count_before(const struct runner *runner, uint64_t ns)
 	return all > runner->index ? (uint64_t)((all - runner->index - 1) / options->threads) + 1 : 0;
 }
 
+/* The number of this runner's first request that is due at `ns` or later. */
+static uint64_t first_due_from(const struct runner *runner, uint64_t ns)
+{
+	return due_count_before(runner, ns);
+}
+
 static bool is_measured(const struct runner *runner, uint64_t due)
 {
 	return due >= runner->plan->measure_ns;
@@ -405,6 +411,8 @@ static bool decrypt(struct runner *runner, struct runner_conn *conn, size_t len,
 		}
 		if (runner->wire.len > 0) /* for example a reply to the server's update of keys */
 			send_bytes(runner, conn, runner->wire.data, runner->wire.len);
+		if (conn->fd < 0)
+			return false;
 		*bytes = (struct slice){runner->plain.data, runner->plain.len};
 	}
 	if (len == 0 || (conn->tls && bytes->len == 0 && tls_has_ended(conn->tls))) {
@@ -497,15 +505,16 @@ static bool is_run_over(struct runner *runner, uint64_t now)
  */
 static void count_unsent(struct runner *runner, uint64_t now)
 {
-	uint64_t last = u64_min(now, runner->plan->end_ns), next;
-	uint64_t end = u64_min(due_count_before(runner, last), runner->limit);
+	uint64_t until_ns = u64_min(now, runner->plan->end_ns), next;
+	uint64_t end = u64_min(first_due_from(runner, until_ns), runner->limit);
 
-	for (uint64_t i = u64_max(runner->sent, due_count_before(runner, runner->plan->measure_ns));
+	for (uint64_t i = u64_max(runner->sent, first_due_from(runner, runner->plan->measure_ns));
 	     i < end; i = next) {
 		uint64_t wait = now - due_time_ns(runner, i);
+		uint64_t least_wait = histogram_floor(wait); /* that is counted in the same bucket */
 
-		/* The wait decreases with i: find the first request below this bucket. */
-		next = u64_min(due_count_before(runner, now - histogram_floor(wait) + 1), end);
+		/* The later a request is due, the shorter its wait: find the first of the next bucket. */
+		next = u64_min(first_due_from(runner, now - least_wait + 1), end);
 		histogram_count(&runner->latency, wait, next - i);
 		runner->counts.unsent += next - i;
 	}
