@@ -242,7 +242,7 @@ static int bisect(struct search_state *state, struct weir_error *error)
 			smallest_report(&state->search, counts[i],
 			                denies_few_enough(&state->goal, point_at(state, first + i)));
 	}
-	if (state->search.fits > 0)
+	if (state->search.smallest_fit > 0)
 		return WEIR_OK;
 	return error_set(error, WEIR_ENOTFOUND,
 	                 "--suggest: expected a limit of at most %llu that denies so few, found none",
@@ -255,7 +255,7 @@ static int bisect(struct search_state *state, struct weir_error *error)
  */
 static int try_smaller_counts(struct search_state *state, struct weir_error *error)
 {
-	uint64_t found = state->search.fits, next = 1, counts[SMALLEST_AT_ONCE];
+	uint64_t found = state->search.smallest_fit, next = 1, counts[SMALLEST_AT_ONCE];
 
 	if (found - 1 > TRY_EACH_MAX) {
 		state->suggest->found.unsure = true;
@@ -272,7 +272,7 @@ static int try_smaller_counts(struct search_state *state, struct weir_error *err
 			return status;
 		for (size_t i = 0; i < n; i++)
 			if (denies_few_enough(&state->goal, point_at(state, first + i))) {
-				state->search.fits = counts[i];
+				state->search.smallest_fit = counts[i];
 				return WEIR_OK;
 			}
 	}
@@ -293,8 +293,8 @@ static int store_result(struct search_state *state, struct weir_error *error)
 	struct suggest *suggest = state->suggest;
 	struct report_point *points = arena_array(&suggest->arena, point_count(state), sizeof *points);
 	char text[LIMIT_BYTES];
-	char *limit =
-	    arena_copy(&suggest->arena, slice_of(limit_text(&state->goal, state->search.fits, text)));
+	char *limit = arena_copy(&suggest->arena,
+	                         slice_of(limit_text(&state->goal, state->search.smallest_fit, text)));
 	size_t n = 0;
 
 	if (!points || !limit)
@@ -304,7 +304,7 @@ static int store_result(struct search_state *state, struct weir_error *error)
 		if (n == 0 || points[n - 1].count != point_at(state, i)->count)
 			points[n++] = *point_at(state, i);
 	suggest->found.limit = limit;
-	suggest->found.count = state->search.fits;
+	suggest->found.count = state->search.smallest_fit;
 	suggest->found.by_requests = state->goal.by_requests;
 	suggest->found.share = (double)state->goal.deny / (double)SHARE_UNIT;
 	suggest->found.points = points;

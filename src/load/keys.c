@@ -59,12 +59,12 @@ int keys_parse_distribution(struct slice text, struct keys_options *out, struct 
  * (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
  * distributions", 1996), which needs no table. H is the integral of h from 1. A number y is drawn
  * between H(3/2) - h(1) and H(n + 1/2), and inverted to x, which rounds to k. The key k is accepted
- * if y lies in the last h(k) of H before H(k + 1/2), because there a column of h(k) fits under the
- * convex h. Otherwise another y is drawn. `accept_distance` is a distance from x up to k within
- * which that holds for all k: it accepts most draws without further computation.
+ * if y is in its column: the last h(k) of H before H(k + 1/2), which fits under the convex h.
+ * Otherwise another y is drawn. If x is above k, or below it by no more than `accept_distance`,
+ * then y is in the column, whatever k is: this accepts most draws without further computation.
  */
 
-/* (e^t - 1) / t and log(1 + t) / t, which tend to 1. */
+/* (e^t - 1) / t and log(1 + t) / t, which tend to 1 as t tends to 0. */
 static double expm1_over(double t)
 {
 	return fabs(t) > 1e-8 ? expm1(t) / t : 1 + t / 2;
@@ -113,12 +113,14 @@ static uint64_t zipf_next(struct keys *keys)
 		double y = keys->y_max + u * (keys->y_min - keys->y_max);
 		double x = zipf_integral_inverse(s, y);
 		double k = fmin(fmax(floor(x + 0.5), 1), (double)keys->options.count);
+		bool is_surely_in_column = k - x <= keys->accept_distance;
 
-		if (k - x <= keys->accept_distance || y >= zipf_integral(s, k + 0.5) - zipf_weight(s, k))
+		if (is_surely_in_column || y >= zipf_integral(s, k + 0.5) - zipf_weight(s, k))
 			return (uint64_t)k - 1;
 	}
 }
 
+/* Each of the `parts` threads that send requests draws a stream of its own. */
 void keys_start(struct keys *keys, const struct keys_options *options, uint64_t seed, size_t part,
                 size_t parts)
 {

@@ -30,7 +30,10 @@ static size_t expanded_len(const struct template *template, struct slice text)
 	return text.len - marks * strlen(KEY_MARK) + marks * template->key_len;
 }
 
-/* Appends a key of zeros. Counts keys beyond TEMPLATE_KEYS_MAX, too, for the error message. */
+/*
+ * Appends a key of zeros, whose last `digits` bytes each request overwrites. Counts keys beyond
+ * TEMPLATE_KEYS_MAX, too, for the error message.
+ */
 static void add_zero_key(struct template *out)
 {
 	size_t end = out->bytes.len + out->key_len;

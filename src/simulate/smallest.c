@@ -8,9 +8,10 @@
 
 #define FACTOR 4 /* from one number to the next, until one fits */
 
+/* Sets ever larger numbers to try while none is known to fit. */
 static size_t next_larger(const struct smallest *search, uint64_t numbers[SMALLEST_AT_ONCE])
 {
-	uint64_t number = search->below;
+	uint64_t number = search->largest_unfit;
 	size_t n = 0;
 
 	while (n < SMALLEST_AT_ONCE && number < search->max) {
@@ -20,26 +21,30 @@ static size_t next_larger(const struct smallest *search, uint64_t numbers[SMALLE
 	return n;
 }
 
+/*
+ * Sets the numbers to try next and returns how many, 0 at the end: either the smallest that fits is
+ * known, or not even `max` fits. They cut the numbers that may be the smallest into equal parts.
+ */
 size_t smallest_next(const struct smallest *search, uint64_t numbers[SMALLEST_AT_ONCE])
 {
-	uint64_t between;
+	uint64_t untried;
 	size_t n;
 
-	if (search->fits == 0)
+	if (search->smallest_fit == 0)
 		return next_larger(search, numbers);
-	between = search->fits - search->below - 1;
-	n = u64_min(between, SMALLEST_AT_ONCE);
+	untried = search->smallest_fit - search->largest_unfit - 1;
+	n = u64_min(untried, SMALLEST_AT_ONCE);
 	for (size_t i = 0; i < n; i++)
-		numbers[i] = search->below + (i + 1) * (between + 1) / (n + 1);
+		numbers[i] = search->largest_unfit + (i + 1) * (untried + 1) / (n + 1);
 	return n;
 }
 
 void smallest_report(struct smallest *search, uint64_t number, bool fits)
 {
-	if (search->fits != 0 && number >= search->fits)
+	if (search->smallest_fit != 0 && number >= search->smallest_fit)
 		return;
 	if (fits)
-		search->fits = number;
+		search->smallest_fit = number;
 	else
-		search->below = number;
+		search->largest_unfit = number;
 }

@@ -28,8 +28,8 @@
 
 struct smallest {
 	uint64_t max;
-	uint64_t below; /* the largest number known not to fit; 0 at first */
-	uint64_t fits;  /* the smallest number known to fit; 0 until there is one */
+	uint64_t largest_unfit; /* of the numbers tried; 0 at first */
+	uint64_t smallest_fit;  /* of the numbers tried; 0 until there is one */
 };
 
 /** Returns how many numbers to try next, ascending; 0 if the search has ended. */

@@ -65,6 +65,7 @@ static int refuse_passphrase(char *to, int size, int writes, void *needs_passphr
 	*(bool *)needs_passphrase = true;
 	return -1;
 }
+
 static bool is_key_of_another_certificate(unsigned long code)
 {
 	return ERR_GET_LIB(code) == ERR_LIB_X509 &&

@@ -1,6 +1,7 @@
 /*
- * ticket.c: limits how long a client can resume a TLS session without a new handshake. The ticket
- * by which it does that stores when its certificate expires, and is ignored from then on.
+ * ticket.c: limits how long a client can resume a TLS session without a new handshake. The
+ * session's ticket contains the time at which the client's certificate expires, and is ignored from
+ * then on.
  */
 #include "tls/ticket.h"
 
@@ -24,7 +25,10 @@ static int64_t certificate_end(const X509 *certificate, time_t now)
 	return known ? now + (int64_t)days * SECONDS_PER_DAY + seconds : 0;
 }
 
-/* When the first certificate of the client's chain expires; INT64_MAX without a certificate. */
+/*
+ * The earliest time at which a certificate of the client's chain expires; 0 if one is unknown, so
+ * that the ticket is never used. INT64_MAX without a certificate.
+ */
 static int64_t chain_end(SSL *ssl)
 {
 	STACK_OF(X509) *chain = SSL_get0_verified_chain(ssl);

@@ -20,12 +20,12 @@ static unsigned find(uint64_t from, uint64_t max, uint64_t *found)
 		for (size_t i = 0; i < n; i++) {
 			assert_true(numbers[i] >= 1 && numbers[i] <= max);
 			assert_true(i == 0 || numbers[i] > numbers[i - 1]);
-			assert_true(numbers[i] > search.below);
+			assert_true(numbers[i] > search.largest_unfit);
 			smallest_report(&search, numbers[i], numbers[i] >= from);
 		}
 		assert_true(++rounds < 100);
 	}
-	*found = search.fits;
+	*found = search.smallest_fit;
 	return rounds;
 }
 
@@ -61,8 +61,8 @@ static void without_an_order_the_number_below_does_not_fit(void **state)
 	while ((n = smallest_next(&search, numbers)) > 0)
 		for (size_t i = 0; i < n; i++)
 			smallest_report(&search, numbers[i], numbers[i] > 500 && numbers[i] % 2 == 0);
-	assert_true(search.fits > 500 && search.fits % 2 == 0);
-	assert_int_equal(search.below, search.fits - 1);
+	assert_true(search.smallest_fit > 500 && search.smallest_fit % 2 == 0);
+	assert_int_equal(search.largest_unfit, search.smallest_fit - 1);
 }
 
 int main(void)
