@@ -6,8 +6,8 @@
 #include "base/error.h"
 
 /*
- * The first base - 1 units of a day are free: a window counts from the unit `base` on. The quota is
- * that of a whole day: all free units, and one window's, can be used at once.
+ * The first base - 1 units of a day are free: a window counts from the unit `base` on. The quota,
+ * the most units that can be granted at one instant, is all free units and those of one window.
  */
 static int init_base(struct algo_limit *limit, const struct weir_limit_options *options,
                      struct weir_error *error)
@@ -20,8 +20,8 @@ static int init_base(struct algo_limit *limit, const struct weir_limit_options *
 	limit->day = (struct day_params){
 	    .free = options->base - 1, .count = count, .period_ns = limit->period_ns};
 	limit->quota = options->base - 1 + count;
-	limit->window_ns = NS_PER_DAY;
-	limit->width = ALGO_WIDTH_LEAST;
+	limit->window_ns = NS_PER_DAY;   /* users see the day, in which the free units count */
+	limit->width = ALGO_WIDTH_LEAST; /* cells of a key's record */
 	return algo_use_calendar(limit, options, 1, WEIR_UNIT_DAY, error);
 }
 

@@ -38,9 +38,9 @@ enum algo_record {
 struct slots_params {
 	uint64_t count;
 	uint64_t period_ns;
-	uint64_t slot_ns; /* rounded down, unless `whole` */
+	uint64_t slot_ns; /* period_ns / slots, rounded down */
 	uint32_t slots;
-	bool whole;
+	bool slot_is_exact; /* slot_ns is not rounded */
 	bool weighted; /* there are two slots, of which the older counts less the older it gets */
 };
 
@@ -163,14 +163,14 @@ static inline unsigned slots_generation(uint32_t slots, uint64_t count)
  */
 static inline uint64_t slots_number(const struct slots_params *params, uint64_t ns)
 {
-	if (params->whole)
+	if (params->slot_is_exact)
 		return ns / params->slot_ns;
 	return (uint64_t)((u128)ns * params->slots / params->period_ns);
 }
 
 static inline uint64_t slots_start(const struct slots_params *params, uint64_t slot)
 {
-	if (params->whole)
+	if (params->slot_is_exact)
 		return slot * params->slot_ns;
 	return (uint64_t)(((u128)slot * params->period_ns + params->slots - 1) / params->slots);
 }

@@ -10,10 +10,10 @@ static int init_sliding_counter(struct algo_limit *limit, const struct weir_limi
 	(void)error;
 	limit->slots = (struct slots_params){
 	    .count = options->rate.count,
-	    .period_ns = 2 * limit->period_ns,
+	    .period_ns = 2 * limit->period_ns, /* of both slots */
 	    .slot_ns = limit->period_ns,
 	    .slots = 2,
-	    .whole = true,
+	    .slot_is_exact = true,
 	    .weighted = true,
 	};
 	sliding_init(limit);

@@ -16,7 +16,7 @@ static int init_sliding_window(struct algo_limit *limit, const struct weir_limit
 	    .period_ns = limit->period_ns,
 	    .slot_ns = limit->period_ns / slots,
 	    .slots = slots,
-	    .whole = limit->period_ns % slots == 0,
+	    .slot_is_exact = limit->period_ns % slots == 0,
 	};
 	sliding_init(limit);
 	return WEIR_OK;

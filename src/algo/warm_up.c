@@ -5,11 +5,13 @@
  * (`warm_up`). A request starts at max(now, end), where `end` is the end of the request before it,
  * and ends when its permits have been taken. Each permit takes T, but one that was stored above a
  * threshold takes longer, up to f T (`cold`) for the last of M. These intervals lie on a rising
- * line, so the time of a request is the trapezoid under its part of the line.
+ * line, so the time of a request is the trapezoid under its part of the line. The line is such
+ * that a cold key takes W to use up the permits above the threshold, which is W/2 long at T.
  *
  * Let z = s T be the time that s stored permits take at T. Then the formulas need T no more:
  *
- *     the threshold is W/2;  z reaches W H/G, by H/G for each ns of rest;  G = 2 (1 + f), H = 5 + f
+ *     M = W H / (G T),  where G = 2 (1 + f), H = 5 + f
+ *     z is at most M T = W H/G, and grows by H/G for each ns of rest
  *     to take all of z takes z + excess(z),  excess(z) = (f^2 - 1)/4 max(z - W/2, 0)^2 / W
  *
  * Let even = end + excess(z): the end of the last request, had all permits been taken at T. A
@@ -18,14 +20,16 @@
  *
  * Units. T = p/q ns in lowest terms. Permits are counted in parts of 1/D, where D is as large as a
  * state has room for, 2^20 at most. Times are counted in grains of 1/(q D) ns: T is p D grains, a
- * stored part takes p. Grains are too coarse for z, which is counted in 1/G of them.
+ * stored part takes p. Grains are too coarse for z, which is counted in 1/(b G) of them, where
+ * f = a/b in lowest terms.
  *
  * A request that takes more than is stored makes the parts negative: at -n parts nothing is stored,
  * and the requests since the last rest took n parts more than were stored. A refund of the newest
  * cost c moves `even` by -c T and the parts by c, whatever the request took from the stored
  * permits, so it undoes a cold turn exactly.
  *
- * A state is `even` and the parts:
+ * A state is `even` and the parts. `even` is rounded up to whole nanoseconds, even_ns, and the word
+ * tells the parts or, if these are unknown, the 1/q ns that were added by rounding:
  *
  *     word < q:         nothing is stored; how negative the parts are is unknown.
  *                       even = even_ns - word/q
@@ -33,6 +37,9 @@
  *     other words:      q + full - word parts, 0 or negative, above -deep
  *                       even = even_ns - what the parts take at T, down to 1/q ns
  *     until_ns        = even_ns + cooling_ns(parts)
+ *
+ * For example, 100/s has T = 10^7/1 ns and D = 2^20. The word 0 says that nothing is stored, and
+ * 2^20 that one permit is; q + full + 2^20 that one permit more was taken than had been stored.
  *
  * cooling_ns is the time from even_ns until the key is cold again, rounded up. So a state whose
  * until_ns is at or before now equals none.
@@ -49,27 +56,13 @@
  * stores H/G less. So a request after it may start f H/G ns sooner than by the formula, at most.
  */
 #include "algo/algo.h"
+#include "algo/rates/warm_up_params.h"
 #include "base/error.h"
 #include "base/u256.h"
 
 typedef __int128 i128;
 
-#define PARTS_MAX   (UINT64_C(1) << 20)
-#define WORDS       (UINT64_C(1) << 32)
-#define MILLI       1000                      /* `cold` is exact in thousandths */
 #define WAITING_MAX ((UINT64_C(1) << 53) - 1) /* as in a pacer: any reader of JSON can count it */
-
-struct warm_up {
-	uint64_t count;       /* of the rate */
-	uint64_t p, q;        /* T = p/q ns */
-	uint64_t grains;      /* in a nanosecond: q D */
-	uint64_t warm_up_ns;  /* W */
-	uint64_t max_wait_ns; /* as configured; see max_wait() */
-	uint32_t parts;       /* in a permit: D */
-	uint32_t between;     /* the most parts that are stored after a request: (M - 1) D */
-	uint32_t full, deep;  /* parts; see the head of this file */
-	uint32_t a, b;        /* f = a/b in lowest terms */
-};
 
 _Static_assert(sizeof(struct warm_up) <= sizeof((struct algo_limit *)0)->own,
                "a limit has room for them");
@@ -101,18 +94,6 @@ static uint64_t stored_parts(const struct use *use)
 	return use->parts > 0 ? (uint64_t)use->parts : 0;
 }
 
-/* Returns b G, where f = a/b: the units of z in a grain. */
-static uint64_t z_per_grain(const struct warm_up *warm)
-{
-	return 2 * ((uint64_t)warm->a + warm->b);
-}
-
-/* b H: the units of z that are stored in a grain of rest. */
-static uint64_t z_gain(const struct warm_up *warm)
-{
-	return warm->a + 5 * (uint64_t)warm->b;
-}
-
 static u128 interval(const struct warm_up *warm)
 {
 	return (u128)warm->p * warm->parts;
@@ -121,11 +102,6 @@ static u128 interval(const struct warm_up *warm)
 static u128 warm_up_grains(const struct warm_up *warm)
 {
 	return (u128)warm->warm_up_ns * warm->grains;
-}
-
-static u128 part_z(const struct warm_up *warm)
-{
-	return (u128)warm->p * z_per_grain(warm);
 }
 
 static u128 cold_z(const struct warm_up *warm)
@@ -169,7 +145,7 @@ static inline u128 excess(const struct warm_up *warm, uint64_t parts, uint64_t t
 }
 
 /* The time that parts take at T, in grains, rounded down to 1/q ns. */
-static inline i128 at_rate(const struct warm_up *warm, i128 parts)
+static inline i128 time_at_rate(const struct warm_up *warm, i128 parts)
 {
 	u128 d = warm->parts;
 
@@ -178,58 +154,67 @@ static inline i128 at_rate(const struct warm_up *warm, i128 parts)
 	return (i128)(u128_divide((u128)parts * warm->p, d) * d);
 }
 
-/* The time from even_ns until the key is cold; `taken` is the time of the parts at T. */
-static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 taken, u128 excess)
+/* The time from even_ns until the key is cold; `parts_time` is what its parts take at T. */
+static i128 cooling_ns(const struct warm_up *warm, uint64_t stored, i128 parts_time, u128 excess)
 {
 	u128 rest; /* the rest in which `stored` was stored */
 
 	if (stored == 0)
-		return warm->warm_up_ns + ns_of(warm, -taken);
+		return warm->warm_up_ns + ns_of(warm, -parts_time);
 	rest = u128_divide(stored * part_z(warm), z_gain(warm));
-	return ns_of(warm, (i128)(warm_up_grains(warm) - excess - rest) - taken);
+	return ns_of(warm, (i128)(warm_up_grains(warm) - excess - rest) - parts_time);
 }
 
-/* Unpacks a state that ends after now. */
+/* Unpacks a state that ends after now; see the words in the head of this file. */
 static struct use use_of(const struct warm_up *warm, const struct algo_state *state,
                          uint64_t now_ns)
 {
-	uint64_t word = state->word, negative = warm->q + warm->full;
+	uint64_t word = state->word, word_of_none = warm->q + warm->full; /* 0 parts are stored */
 	struct use use = {.is_known = word >= warm->q};
-	uint64_t under = use.is_known ? 0 : word * warm->parts, stored;
-	i128 taken, longer, even_ns;
+	uint64_t rounding = use.is_known ? 0 : word * warm->parts, stored; /* grains */
+	i128 parts_time, excess_grains, even_ns;
 
 	if (use.is_known)
-		use.parts = word < negative ? (i128)(word - warm->q + 1) : -(i128)(word - negative);
+		use.parts = word < word_of_none ? (i128)(word - warm->q + 1) : -(i128)(word - word_of_none);
 	stored = stored_parts(&use);
-	taken = at_rate(warm, use.parts);
-	longer = (i128)excess(warm, stored, 1, false);
-	even_ns = (int64_t)(state->until_ns - now_ns) - cooling_ns(warm, stored, taken, (u128)longer);
-	use.even = even_ns * (i128)warm->grains - taken - (i128)under;
-	use.end = use.even - longer;
+	parts_time = time_at_rate(warm, use.parts);
+	excess_grains = (i128)excess(warm, stored, 1, false);
+	even_ns = (int64_t)(state->until_ns - now_ns) -
+	          cooling_ns(warm, stored, parts_time, (u128)excess_grains);
+	use.even = even_ns * (i128)warm->grains - parts_time - (i128)rounding;
+	use.end = use.even - excess_grains;
 	return use;
 }
 
-/* Packs `use`, whose `even` it rounds up to what a state can say, and sets the end. */
+static i128 word_of_parts(const struct warm_up *warm, i128 parts)
+{
+	return (i128)warm->q + (parts > 0 ? parts - 1 : warm->full - parts);
+}
+
+/*
+ * Packs `use`, whose `even` it rounds up to what a state can say, and sets the end. Returns no
+ * state if the key is cold.
+ */
 static struct algo_state state_of(const struct warm_up *warm, struct use *use, uint64_t now_ns)
 {
-	uint64_t stored = stored_parts(use);
-	i128 taken, longer = (i128)excess(warm, stored, 1, false), even, even_ns, until_ns, word;
+	i128 parts_time, excess_grains, rounded_even, even_ns, until_ns, word;
 
-	use->is_known &= use->parts + warm->deep > 0;
+	use->is_known &= use->parts + warm->deep > 0; /* no word says a more negative number */
 	if (!use->is_known)
 		use->parts = 0;
-	taken = at_rate(warm, use->parts);
-	even_ns = ns_of(warm, use->even + taken);
-	until_ns = even_ns + cooling_ns(warm, stored, taken, (u128)longer);
-	even = even_ns * (i128)warm->grains - taken;
+	excess_grains = (i128)excess(warm, stored_parts(use), 1, false);
+	parts_time = time_at_rate(warm, use->parts);
+	even_ns = ns_of(warm, use->even + parts_time);
+	until_ns = even_ns + cooling_ns(warm, stored_parts(use), parts_time, (u128)excess_grains);
+	rounded_even = even_ns * (i128)warm->grains - parts_time;
 	if (use->is_known) {
-		word = (i128)warm->q + (use->parts > 0 ? use->parts - 1 : warm->full - use->parts);
+		word = word_of_parts(warm, use->parts);
 	} else {
-		word = (uint64_t)(even - use->even) / warm->parts;
-		even -= word * warm->parts;
+		word = (uint64_t)(rounded_even - use->even) / warm->parts; /* in 1/q ns */
+		rounded_even -= word * warm->parts;
 	}
-	use->even = even;
-	use->end = even - longer;
+	use->even = rounded_even;
+	use->end = rounded_even - excess_grains;
 	if (until_ns <= 0)
 		return (struct algo_state){0, 0};
 	return (struct algo_state){now_ns + (uint64_t)until_ns, (uint32_t)word};
@@ -248,16 +233,21 @@ static u128 stored_by_now(const struct warm_up *warm, const struct use *use)
 /* The use after a request that starts now with a z of `stored`. */
 static struct use start_after_rest(const struct warm_up *warm, u128 stored, uint64_t cost)
 {
-	u128 part = part_z(warm), taken = stored, y = above_threshold(warm, stored), left, kept;
+	u128 part = part_z(warm), taken = stored, before, after, after_rounded_up;
 	struct use use = {.is_known = true};
 	struct u256 squares;
+	bool can_be_stored =
+	    (u128)cost * warm->parts < 2 * WARM_UP_WORDS; /* more would overflow as a z */
 
-	if ((u128)cost * warm->parts < 2 * WORDS && cost * warm->parts * part < stored)
+	if (can_be_stored && cost * warm->parts * part < stored)
 		taken = cost * warm->parts * part;
 	use.parts = (i128)u128_divide(stored + part - 1, part) - (i128)cost * warm->parts;
-	left = above_threshold(warm, stored - taken);
-	kept = above_threshold(warm, stored_parts(&use) * part); /* which is rounded up */
-	squares = u256_sum(u256_product(y - left, y + left), u256_product(kept, kept));
+	before = above_threshold(warm, stored);
+	after = above_threshold(warm, stored - taken);
+	after_rounded_up = above_threshold(warm, stored_parts(&use) * part);
+	/* The end is c T + excess(before) - excess(after), and `even` adds the excess of the parts. */
+	squares = u256_sum(u256_product(before - after, before + after),
+	                   u256_product(after_rounded_up, after_rounded_up));
 	use.even = (i128)(cost * interval(warm) + excess_of(warm, squares, 1, true));
 	return use;
 }
@@ -274,16 +264,18 @@ static struct algo_state charge_request(const struct warm_up *warm, uint64_t cos
 	return state_of(warm, use, now_ns);
 }
 
-/* Undoes a request if it is unknown how many permits it took from the stored ones. */
+/*
+ * Undoes a request if it is unknown how many permits it took from the stored ones: stores the most
+ * that it can have taken. Returns false if that leaves the key as new.
+ */
 static bool undo_unknown_request(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
 	i128 parts = (i128)cost * warm->parts;
+	bool follows_a_request = use->even > 0; /* which had not ended: the key was not cold */
 
-	if (parts > warm->between) {
-		if (use->even <= 0)
-			return false;
-		parts = warm->between;
-	}
+	if (parts > warm->between && !follows_a_request)
+		return false;
+	parts = parts < warm->between ? parts : warm->between;
 	use->even += (i128)excess(warm, (uint64_t)parts, 1, true);
 	use->parts = parts;
 	use->is_known = parts > 0;
@@ -291,8 +283,8 @@ static bool undo_unknown_request(const struct warm_up *warm, uint64_t cost, stru
 }
 
 /*
- * Undoes the newest request: its time goes to the next one, and its permits are stored again. False
- * if that leaves the key as new: cold, or with more stored than a word can say.
+ * Undoes the newest request: its time goes to the next one, and its permits are stored again.
+ * Returns false if that leaves the key as new: cold, or with more stored than a word can say.
  */
 static bool undo_request(const struct warm_up *warm, uint64_t cost, struct use *use)
 {
@@ -333,6 +325,21 @@ static uint64_t requests_left(const struct warm_up *warm, i128 end)
 	return (uint64_t)u128_divide(max_wait(warm) - (u128)(end > 0 ? end : 0), interval(warm)) + 1;
 }
 
+/*
+ * Charges `use` with the units that the peek's own request takes before, which the state lacks.
+ * `live` is false as long as the key is cold.
+ */
+static void charge_earlier(const struct warm_up *warm, const struct algo_call *call,
+                           uint64_t now_ns, bool *live, struct use *use)
+{
+	uint64_t cost = u64_max(call->cost, 1);
+
+	for (uint64_t charged = 0; charged < call->earlier; charged += cost) {
+		charge_request(warm, cost, *live, now_ns, use);
+		*live = true;
+	}
+}
+
 static bool step_warm_up(const struct algo_limit *limit, const struct algo_call *call,
                          const struct algo_time *time, struct algo_state *state,
                          struct algo_decision *out)
@@ -345,8 +352,7 @@ static bool step_warm_up(const struct algo_limit *limit, const struct algo_call 
 	switch (call->op) {
 	case ALGO_ACQUIRE:
 	case ALGO_PEEK:
-		for (uint64_t i = 0; i < call->earlier; i += u64_max(call->cost, 1), live = true)
-			charge_request(warm, u64_max(call->cost, 1), live, now_ns, &use);
+		charge_earlier(warm, call, now_ns, &live, &use);
 		if (!admit_by_end(warm, call, use.end, out) || call->op == ALGO_PEEK || call->cost == 0)
 			break;
 		*state = charge_request(warm, call->cost, live, now_ns, &use);
@@ -361,7 +367,8 @@ static bool step_warm_up(const struct algo_limit *limit, const struct algo_call 
 		if (changed)
 			*state = (struct algo_state){0, 0};
 	}
-	live = call->op == ALGO_PEEK ? live : state->until_ns > now_ns;
+	if (call->op != ALGO_PEEK) /* a peek shows what is left after the earlier units */
+		live = state->until_ns > now_ns;
 	out->remaining = requests_left(warm, live ? use.end : 0);
 	out->reset_after_ns = sat_sub(state->until_ns, now_ns);
 	return changed;
@@ -386,65 +393,14 @@ static void cut_warm_up(const struct algo_limit *limit, struct algo_state *state
 	*state = newest_state(params_of(limit), stored_parts(&use), now_ns);
 }
 
-static void set_interval(struct warm_up *warm, u128 p, uint64_t q)
-{
-	uint64_t divisor = gcd_u64(q, (uint64_t)(p % q));
-
-	warm->p = (uint64_t)(p / divisor);
-	warm->q = q / divisor;
-}
-
-/*
- * Chooses D so that one word can say all parts and all q-ths. If more than 2^31 permits can be
- * stored, that takes a smaller q, which makes T longer. Returns false for more than 2^32.
- */
-static bool count_parts(struct warm_up *warm)
-{
-	/* M = most/one */
-	u128 one = part_z(warm), most = (u128)warm->warm_up_ns * z_gain(warm) * warm->q;
-	uint64_t words = WORDS; /* for q-ths */
-
-	if (most > one * WORDS)
-		return false;
-	if (most > one)
-		words = WORDS + 1 - (uint64_t)u128_ceil(most, one);
-	if (warm->q > words) {
-		set_interval(warm, u128_ceil((u128)warm->p * words, warm->q), words);
-		return count_parts(warm);
-	}
-	warm->parts = PARTS_MAX;
-	if (most > one) {
-		warm->parts = (uint32_t)u64_min(PARTS_MAX, sat_u64((WORDS - warm->q) * one / (most - one)));
-		warm->between = (uint32_t)u128_ceil((most - one) * warm->parts, one);
-	}
-	words = WORDS - warm->q;
-	warm->full = (uint32_t)u64_min((uint64_t)u128_ceil(most * warm->parts, one), words);
-	warm->deep = (uint32_t)(words - warm->full);
-	warm->grains = warm->q * warm->parts;
-	return true;
-}
-
-static bool derive_warm_up(struct warm_up *warm, uint64_t count, uint64_t period_ns,
-                           uint64_t warm_up_ns, uint64_t cold_milli)
-{
-	uint64_t divisor = gcd_u64(cold_milli, MILLI);
-
-	*warm = (struct warm_up){.count = count,
-	                         .warm_up_ns = warm_up_ns,
-	                         .a = (uint32_t)(cold_milli / divisor),
-	                         .b = (uint32_t)(MILLI / divisor)};
-	set_interval(warm, period_ns, count);
-	return count_parts(warm);
-}
-
 static int init_warm_up(struct algo_limit *limit, const struct weir_limit_options *options,
                         struct weir_error *error)
 {
 	struct warm_up *warm = (struct warm_up *)limit->own;
 	uint64_t longest_ns, interval_ns;
 
-	if (!derive_warm_up(warm, options->rate.count, limit->period_ns, options->warm_up_ns,
-	                    (uint64_t)(options->cold * MILLI + 0.5)))
+	if (!warm_up_derive(warm, options->rate.count, limit->period_ns, options->warm_up_ns,
+	                    (uint64_t)(options->cold * WARM_UP_MILLI + 0.5)))
 		return error_set(error, WEIR_ERANGE,
 		                 "warm_up: expected at most 2^32 permits to be stored, found more");
 	warm->max_wait_ns = options->max_wait_ns;
@@ -452,59 +408,17 @@ static int init_warm_up(struct algo_limit *limit, const struct weir_limit_option
 	interval_ns = (uint64_t)ns_of(warm, (i128)interval(warm));
 	limit->quota = requests_left(warm, 0);
 	limit->window_ns = (uint64_t)u128_ceil((u128)limit->quota * warm->p, warm->q);
-	/* The last request ends after all of the quota, cold, and then the key gets cold again. */
+	/*
+	 * A request waits longest_ns at most, takes all of the quota (longest_ns + interval_ns at T,
+	 * and less than W more if the key was cold), and then the key gets cold again within W.
+	 */
 	limit->farthest_ns = 2 * longest_ns + interval_ns + 2 * warm->warm_up_ns;
 	return WEIR_OK;
 }
 
-/*
- * The second number of a layout has W as digits times a power of ten, and f in tenths. If W or f
- * has more digits, COLD_OTHER stands for f, and a hash, which can't be read back, for W.
- */
-#define DIGITS_BITS 19
-#define ZEROS_BITS  4
-#define COLD_SHIFT  (DIGITS_BITS + ZEROS_BITS)
-#define COLD_OTHER  511U
-
-static uint32_t pack_layout(uint64_t warm_up_ns, uint64_t cold_milli)
+static struct algo_layout layout_of_warm_up(const struct algo_limit *limit)
 {
-	uint64_t digits = warm_up_ns, zeros = 0, tenths = cold_milli / (MILLI / 10);
-
-	for (; digits % 10 == 0 && zeros < (1U << ZEROS_BITS) - 1; zeros++)
-		digits /= 10;
-	if (digits >> DIGITS_BITS == 0 && cold_milli % (MILLI / 10) == 0 && tenths < COLD_OTHER)
-		return (uint32_t)(tenths << COLD_SHIFT | zeros << DIGITS_BITS | digits);
-	return COLD_OTHER << COLD_SHIFT |
-	       (uint32_t)((warm_up_ns * MILLI + cold_milli) * UINT64_C(0x9e3779b97f4a7c15) >>
-	                  (64 - COLD_SHIFT));
-}
-
-static struct algo_layout warm_up_layout(const struct algo_limit *limit)
-{
-	const struct warm_up *warm = params_of(limit);
-
-	return (struct algo_layout){
-	    (uint32_t)(warm->count - 1),
-	    pack_layout(warm->warm_up_ns, (uint64_t)warm->a * (MILLI / warm->b))};
-}
-
-static bool read_layout(const struct algo_limit *limit, const struct algo_layout *from,
-                        struct warm_up *warm)
-{
-	uint64_t tenths = from->second >> COLD_SHIFT;
-	uint64_t zeros = from->second >> DIGITS_BITS & ((1U << ZEROS_BITS) - 1);
-	u128 warm_up_ns = from->second & ((1U << DIGITS_BITS) - 1);
-
-	*warm = *params_of(limit);
-	if (from->second == warm_up_layout(limit).second)
-		return derive_warm_up(warm, (uint64_t)from->first + 1, limit->period_ns, warm->warm_up_ns,
-		                      (uint64_t)warm->a * (MILLI / warm->b));
-	for (; zeros > 0; zeros--)
-		warm_up_ns *= 10;
-	return tenths >= 10 && tenths != COLD_OTHER && warm_up_ns > 0 &&
-	       warm_up_ns <= ALGO_PERIOD_MAX_NS &&
-	       derive_warm_up(warm, (uint64_t)from->first + 1, limit->period_ns, (uint64_t)warm_up_ns,
-	                      tenths * (MILLI / 10));
+	return warm_up_layout(params_of(limit));
 }
 
 /* Scales `end` (grains) from the interval of `was` to that of `to`, rounded up. */
@@ -529,7 +443,22 @@ static bool is_same_line(const struct warm_up *was, const struct warm_up *to)
 	       was->b == to->b;
 }
 
-/* Keeps the number of permits used since the key was cold, and of intervals until the end. */
+/* Returns the parts that a key of `to` has stored if as many permits were used since it was cold.
+ */
+static uint64_t convert_stored_parts(const struct warm_up *was, const struct use *use,
+                                     const struct warm_up *to)
+{
+	u128 stored = use->end > 0 ? stored_parts(use) * part_z(was) : stored_by_now(was, use);
+	u128 used = (cold_z(was) - stored) / part_z(was) * to->parts / was->parts; /* parts of `to` */
+	u128 all = u128_ceil(cold_z(to), part_z(to));
+
+	return all > used ? (uint64_t)(all - used) : 0;
+}
+
+/*
+ * Converts a state, of the parameters `from` until since_ns. Keeps the number of permits used since
+ * the key was cold, and of intervals until the end. Without a layout, as late as the limit allows.
+ */
 static struct algo_converted convert_warm_up(const struct algo_limit *limit,
                                              const struct algo_layout *from, uint64_t since_ns,
                                              uint64_t now_ns, struct algo_state state)
@@ -538,30 +467,27 @@ static struct algo_converted convert_warm_up(const struct algo_limit *limit,
 	struct algo_converted converted = {{0, 0}, {0, 0}};
 	struct warm_up was;
 	struct use use;
-	u128 stored, used, all = u128_ceil(cold_z(to), part_z(to));
 	uint64_t parts;
 	i128 end;
 
-	if (!from || !read_layout(limit, from, &was)) {
+	if (!from || !warm_up_read_layout(to, limit->period_ns, from, &was)) {
 		converted.whole = converted.cut = newest_state(to, to->between, now_ns);
 		return converted;
 	}
 	if (state.until_ns <= since_ns)
 		return converted;
 	use = use_of(&was, &state, since_ns);
-	end = use.end;
-	stored = end > 0 ? stored_parts(&use) * part_z(&was) : stored_by_now(&was, &use);
-	used = (cold_z(&was) - stored) / part_z(&was) * to->parts / was.parts;
-	parts = all > used ? (uint64_t)(all - used) : 0;
-	if (parts > to->between && end <= 0)
+	parts = convert_stored_parts(&was, &use, to);
+	if (parts > to->between && use.end <= 0) /* as good as cold: no state */
 		return converted;
 	parts = u64_min(parts, to->full);
-	end = scaled_end(&was, to, end);
+	end = scaled_end(&was, to, use.end);
+	/* Negative parts mean the same for the same line only. */
 	if (parts > 0 || !is_same_line(&was, to))
 		use = (struct use){.parts = parts, .is_known = parts > 0};
 	use.even = end + (i128)excess(to, parts, 1, true);
 	if (ns_of(to, end) > (i128)limit->farthest_ns)
-		converted.whole.until_ns = UINT64_MAX;
+		converted.whole.until_ns = UINT64_MAX; /* later than any state can say */
 	else
 		converted.whole = state_of(to, &use, since_ns);
 	converted.cut = end > (i128)(max_wait(to) + interval(to)) ? newest_state(to, parts, since_ns)
@@ -573,7 +499,8 @@ static bool restore_warm_up(const struct algo_limit *limit, const struct algo_la
                             struct algo_limit *then)
 {
 	then->farthest_ns = ALGO_HORIZON_NS;
-	return read_layout(limit, layout, (struct warm_up *)then->own);
+	return warm_up_read_layout(params_of(limit), limit->period_ns, layout,
+	                           (struct warm_up *)then->own);
 }
 
 const struct algorithm algorithm_warm_up = {
@@ -592,7 +519,7 @@ const struct algorithm algorithm_warm_up = {
     .step = step_warm_up,
     .word = "word",
     .cut = cut_warm_up,
-    .layout = warm_up_layout,
+    .layout = layout_of_warm_up,
     .convert = convert_warm_up,
     .restore = restore_warm_up,
     .pays_later = true,

@@ -42,7 +42,7 @@ struct slots_view {
 
 static uint64_t next_slot_start_ns(const struct slots_params *params, uint64_t start_ns)
 {
-	if (params->whole) /* a slot is a whole number of nanoseconds */
+	if (params->slot_is_exact)
 		return start_ns + params->slot_ns;
 	return slots_start(params, slots_number(params, start_ns) + 1);
 }

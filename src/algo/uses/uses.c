@@ -3,9 +3,14 @@
  * that are lists of uses. A use is a number of units with the time at which it ends.
  *
  * All of them add up the units in use, grant units that fit the quota beside these, and compute
- * when enough of them will have ended. They differ in the use to which a request adds its units
- * (the last slot, a new entry of the log, a lease), and in the uses from which a refund may take
- * some. The lists of the algorithm `base` are decided in uses_day.c.
+ * when enough of them will have ended. They differ in the use to which a request adds its units,
+ * and in the uses from which a refund may take some:
+ *
+ *     sliding_counter, sliding_window    ALGO_RECORD_SLOTS     the use of the newest slot
+ *     sliding_log                        ALGO_RECORD_LOG       a use of its own
+ *     concurrency                        ALGO_RECORD_LEASES    a use with the id of its permit
+ *
+ * The lists of the algorithm `base` (ALGO_RECORD_DAY) are decided in uses_day.c.
  */
 #include "algo/uses/uses.h"
 
@@ -43,29 +48,30 @@ static uint64_t units_in_use(const struct view *view)
 		const struct uses_entry *use = &view->uses->entries[i];
 		uint64_t left_ns = use->until_ns - view->at_ns;
 
-		units += left_ns < view->fade_ns ? slots_fading(use->units, left_ns, view->fade_ns)
-		                                 : use->units;
+		units +=
+		    left_ns < view->fade_ns ? slots_fading(use->units, left_ns, view->fade_ns) : use->units;
 	}
 	return units;
 }
 
 /*
- * Returns the time at which no more than `most` units will be in use, if no request comes. If units
- * fade, the use that reaches this number has only faded in part then.
+ * Returns the time at which no more than `most` units will be in use, if no request comes. Now more
+ * are. Finds the use by whose end enough units have ended; if uses fade, which each does after the
+ * one before has ended, a part of its fading is enough.
  */
 static uint64_t when_units_fit(const struct view *view, uint64_t most)
 {
-	uint64_t rest = total_units(view), fade_ns = view->fade_ns;
 	const struct uses_entry *use = &view->uses->entries[view->expired_count];
+	uint64_t later_units = total_units(view) - use->units; /* of the uses behind `use` */
+	uint64_t must_fade;
 
-	for (; rest - use->units > most; use++)
-		rest -= use->units;
-	rest -= use->units;
-	if (fade_ns == 0)
+	while (later_units > most)
+		later_units -= (++use)->units;
+	if (view->fade_ns == 0)
 		return use->until_ns;
-	return use->until_ns - fade_ns +
-	       (uint64_t)(((u128)sat_sub(use->units, most - rest) * fade_ns + use->units - 1) /
-	                  use->units);
+	must_fade = sat_sub(use->units, most - later_units);
+	return use->until_ns - view->fade_ns +
+	       (uint64_t)(((u128)must_fade * view->fade_ns + use->units - 1) / use->units);
 }
 
 /* Removes the expired uses from the list, and those that the caller has counted as such. */
@@ -98,7 +104,8 @@ static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
-/* Adds the units of a request, in a use of their own. Returns the time that names it in a refund.
+/* Adds the units of a request to the use where they belong. Returns the time that names that use
+ * in a refund.
  */
 static uint64_t add_units(struct view *view, const struct algo_call *call)
 {
@@ -108,12 +115,13 @@ static uint64_t add_units(struct view *view, const struct algo_call *call)
 	drop_first_uses(view);
 	switch (limit->record) {
 	case ALGO_RECORD_SLOTS:
-		use.until_ns = slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) +
-		               view->life_ns;
+		use.until_ns =
+		    slots_start(&limit->slots, slots_number(&limit->slots, view->at_ns)) + view->life_ns;
 		use.id = use.until_ns;
 		break;
 	case ALGO_RECORD_LOG:
 		use.until_ns = view->at_ns + view->life_ns;
+		/* An id of its own; after a merge ids begin anew, as the newest is of a clock ahead. */
 		use.id = view->merged ? use.until_ns : u64_max(use.until_ns, view->uses->newest_id + 1);
 		view->uses->newest_id = use.id;
 		break;
@@ -145,7 +153,10 @@ static uint64_t refundable_units(const struct view *view, const struct algo_call
 	}
 }
 
-/* After a refund of a part: the rest of the use stays until its end, without the permit's id. */
+/*
+ * Takes the permit's id off the use that its last refund has left: the use stays until its end, but
+ * no refund can name it any more.
+ */
 static void detach_use_from_permit(struct view *view, const struct algo_call *call)
 {
 	struct uses *uses = view->uses;
@@ -158,7 +169,7 @@ static void detach_use_from_permit(struct view *view, const struct algo_call *ca
 		memmove(&uses->entries[i], &uses->entries[i + 1], (--uses->count - i) * sizeof use);
 		use.id = 0;
 		uses_add(uses, use);
-		return; /* there is no other: equal uses are one */
+		return; /* there is no other: uses_add merges uses of one end and id */
 	}
 }
 
@@ -168,6 +179,7 @@ static uint64_t release_units(struct view *view, const struct algo_call *call)
 	struct uses *uses = view->uses;
 	uint64_t left = call->cost;
 	size_t n = uses->count, kept = 0;
+	bool is_last_of_permit = call->op == ALGO_REFUND_LAST && call->until_ns != 0;
 
 	for (size_t i = n; i-- > view->expired_count;) {
 		struct uses_entry *use = &uses->entries[i];
@@ -180,7 +192,7 @@ static uint64_t release_units(struct view *view, const struct algo_call *call)
 		if (uses->entries[i].units > 0)
 			uses->entries[kept++] = uses->entries[i];
 	uses->count = kept;
-	if (call->op == ALGO_REFUND_LAST && call->until_ns != 0 && left < call->cost)
+	if (is_last_of_permit && left < call->cost)
 		detach_use_from_permit(view, call);
 	return call->cost - left;
 }
@@ -211,7 +223,10 @@ static void cut_back_leases(struct view *view)
 	}
 }
 
-/* Makes the view of a list: counts the expired uses, and sets how long the limit's uses live. */
+/*
+ * Makes the view of a list: counts the expired uses, and sets how long the limit's uses live. If a
+ * clock was set back, merges the uses of slots and logs.
+ */
 static struct view view_uses(const struct algo_limit *limit, const struct algo_time *time,
                              struct uses *uses)
 {
@@ -245,16 +260,17 @@ static uint64_t request_units(struct view *view, const struct algo_call *call, b
 {
 	const struct algo_limit *limit = view->limit;
 	bool has_leases = limit->record == ALGO_RECORD_LEASES;
-	uint64_t cost = u64_max(call->cost, 1), retry_ns;
+	uint64_t cost = u64_max(call->cost, 1), retry_ns; /* no units: asks whether one would fit */
 
-	if (has_leases && algo_op_consumes(call->op))
+	if (has_leases && algo_op_consumes(call->op)) /* a peek changes no use */
 		cut_back_leases(view);
 	if (units_in_use(view) + cost <= limit->quota || replaces)
 		return algo_consumes(call) ? add_units(view, call) : 0;
-	retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
 	if (has_leases) /* most requests end long before their lease */
 		retry_ns = u64_min(limit->retry_ns,
 		                   view->uses->entries[view->expired_count].until_ns - view->now_ns);
+	else
+		retry_ns = when_units_fit(view, limit->quota - cost) - view->now_ns;
 	algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, retry_ns);
 	return 0;
 }
@@ -281,6 +297,7 @@ uint64_t uses_step(const struct algo_limit *limit, const struct algo_call *call,
 	if (limit->record == ALGO_RECORD_DAY)
 		return uses_day_step(limit, call, time, uses, out);
 	view = view_uses(limit, time, uses);
+	/* Units that replace the oldest uses always pass. Merged uses are of now: none is older. */
 	replaces = algo_op_replaces(call->op) && call->cost > 0 && !view.merged;
 	if (replaces)
 		drop_replaced_uses(&view);
