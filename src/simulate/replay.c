@@ -290,8 +290,8 @@ static void schedule_end(struct run *run, const struct ordered_record *ordered,
 }
 
 /*
- * Returns the rule that has allowed or denied by itself, not by a limit: the one by which a step
- * was refused, or otherwise the one that has no limits to ask.
+ * Returns the rule that has allowed or denied without a limit. One that denies may be in the plan
+ * as a step that is always refused.
  */
 static const struct rules_rule *deciding_rule(const struct plan *plan)
 {

@@ -44,7 +44,7 @@ struct burst {
 	struct key *keys; /* open addressing; at most 3/4 are taken */
 	size_t mask;
 	struct entry *logs;            /* allocated from the beginning on */
-	uint32_t units_used, unit_max; /* of LOG_SIZE_MIN entries, in `logs` */
+	uint32_t units_used, unit_max; /* parts of `logs`, each of LOG_SIZE_MIN entries */
 	uint32_t free[SIZES];          /* free lists by log2 of the size, as free_log.next */
 };
 
@@ -53,8 +53,10 @@ _Static_assert(BURST_LOG_MAX == 1 << (SIZES - 1) && SIZES <= 1 << 4, "a power fo
 
 #define UNIT_BYTES (LOG_SIZE_MIN * sizeof(struct entry))
 
-/* The memory for logs: the smallest one for each key, that for larger ones, and one of the largest
- * size, since exceeds_log_budget is asked before a log is allocated. */
+/*
+ * The memory for logs: the smallest one for each key, that for larger ones, and one of the largest
+ * size, since exceeds_log_budget is asked before a log is allocated.
+ */
 static uint32_t log_units(uint64_t keys_max)
 {
 	uint64_t units_per_key = 1 + BURST_BYTES_PER_KEY / UNIT_BYTES;
@@ -189,7 +191,7 @@ static void free_log(struct burst *burst, const struct key *key)
 	burst->free[key->log2_size] = key->log_index + 1;
 }
 
-/* Whether all logs together use so much memory that none may grow, except to its smallest size. */
+/* Whether logs together use so much memory that none may grow; a key's first log is allowed. */
 static bool exceeds_log_budget(const struct burst *burst)
 {
 	return burst->units_used * UNIT_BYTES > burst->keys_max * BURST_BYTES_PER_KEY;

@@ -22,8 +22,7 @@ static void add_data(const struct report *report, struct buffer *out)
 	buffer_free(&json);
 }
 
-/* The most intervals of all charts together. An interval has three numbers, and three more for
- * phases. */
+/* The most intervals of all charts together, each of three numbers and three more for phases. */
 #define INTERVALS 65536
 
 size_t report_html_intervals(const struct replay *replay)
