@@ -90,21 +90,32 @@ static uint32_t mix_seal(uint64_t seal, uint64_t value)
 }
 
 /*
+ * Returns a hash of four bits that marks the in-flight entries of these parameters, so that entries
+ * of other ones do not count. Its lowest bit tells whether each permit has an entry of its own.
+ */
+static uint8_t in_flight_mark_of(const struct breaker_params *params)
+{
+	uint32_t hash = mix_seal(params->timeout_ns, breaker_window_cells(params));
+	bool is_single = params->max_concurrent != 0;
+
+	return (uint8_t)((hash >> 28 & ~1u) | is_single);
+}
+
+/*
  * Computes the parameters that follow from others. `seal` is the hash of those by which a window is
- * judged, so that a window of other parameters is not used.
+ * judged, so that a window of other parameters is not used. An inverse makes divisions by its
+ * number fast (divide_by).
  */
 static void derive_breaker_params(struct breaker_params *params)
 {
-	const uint64_t judged_by[] = {params->part_ns, params->parts, params->calls, params->minimum,
-	                              params->failures, params->failure_percent, params->slow_ns, params->slow_percent,
-	                              params->timeout_ns, params->max_concurrent, params->finished_only};
+	const uint64_t judged_by[] = {
+	    params->part_ns,    params->parts,           params->calls,        params->minimum,
+	    params->failures,   params->failure_percent, params->slow_ns,      params->slow_percent,
+	    params->timeout_ns, params->max_concurrent,  params->finished_only};
 
 	for (size_t i = 0; i < sizeof judged_by / sizeof *judged_by; i++)
 		params->seal = mix_seal(params->seal, judged_by[i]);
-	params->in_flight_mark =
-	    (uint8_t)(mix_seal(params->timeout_ns, breaker_window_cells(params)) >> 28);
-	params->in_flight_mark =
-	    (uint8_t)((params->in_flight_mark & ~1u) | (params->max_concurrent != 0));
+	params->in_flight_mark = in_flight_mark_of(params);
 	if (params->part_ns)
 		params->part_inverse = inverse_of(params->part_ns);
 	params->in_flight_inverse = inverse_of(breaker_in_flight_part_ns(params));
@@ -128,8 +139,8 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	const struct weir_breaker_options *own = options->breaker;
 	const struct preset *named = &presets[own->preset];
 	uint32_t parts = own->calls ? 0 : named->parts;
-	uint64_t calls_most = own->calls ? own->calls : UINT32_MAX;
-	uint32_t failures = (uint32_t)u64_min(own->failures, calls_most);
+	uint64_t window_calls_max = own->calls ? own->calls : UINT32_MAX;
+	uint32_t failures = (uint32_t)u64_min(own->failures, window_calls_max);
 
 	(void)error;
 	limit->breaker = (struct breaker_params){
@@ -142,12 +153,14 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	    .probe_ns = u64_min(own->probe_timeout_ns, own->permit_timeout_ns),
 	    .parts = parts,
 	    .calls = (uint32_t)own->calls,
-	    .minimum = failures ? failures : (uint32_t)u64_min(own->minimum, calls_most),
+	    .minimum = failures ? failures : (uint32_t)u64_min(own->minimum, window_calls_max),
 	    .failures = failures,
+	    /* With a number of `failures`, only probes that are judged together need a percentage. */
 	    .failure_percent = failures ? probe_share(failures, own->probes) : own->failure_percent,
 	    .slow_percent = own->slow_percent,
 	    .probes = own->probes,
 	    .max_concurrent = (uint32_t)own->max_concurrent,
+	    /* It tells apart the records that store permits in different ways. */
 	    .layout = (uint32_t)own->max_concurrent | own->judge_only << 31,
 	    .quorum = (uint32_t)own->quorum,
 	    .finished_only = parts && named->finished_only,

@@ -41,7 +41,7 @@ static inline struct breaker_state breaker_unpack_phase(struct cell cell, uint32
 		state.doublings = word >> 3 & 127;
 		state.spread = word >> 10 & 127;
 	} else {
-		state.in_flight = word >> 3 & 127;
+		state.probes_in_flight = word >> 3 & 127;
 		state.good = word >> 10 & 127;
 		state.bad = word >> 17 & 127;
 		state.slow = word >> 24 & 127;

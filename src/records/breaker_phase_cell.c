@@ -33,7 +33,7 @@ void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
 static struct cell pack_phase(const struct breaker_state *state, uint32_t tag)
 {
 	bool is_open = state->phase == BREAKER_OPEN;
-	uint32_t word = state->phase | (is_open ? state->doublings : state->in_flight) << 3 |
+	uint32_t word = state->phase | (is_open ? state->doublings : state->probes_in_flight) << 3 |
 	                (is_open ? state->spread : state->good) << 10 | state->bad << 17 |
 	                state->slow << 24;
 	bool for_ever = state->since_ns == BREAKER_FOREVER;

@@ -85,9 +85,8 @@ static void close_again(struct place *place, uint64_t now_ns, unsigned *denials,
 		    apply(place, (struct algo_call){ALGO_ACQUIRE, 1, .permit = i + 1}, now_ns, &out);
 
 		if (out.allowed) {
-			apply(place,
-			      (struct algo_call){ALGO_REPORT, 1, until_ns, .permit = i + 1},
-			      now_ns, &out);
+			apply(place, (struct algo_call){ALGO_REPORT, 1, until_ns, .permit = i + 1}, now_ns,
+			      &out);
 			++*probes;
 		} else {
 			now_ns += out.retry_after_ns;
@@ -102,9 +101,9 @@ static void say(struct place *place, uint64_t now_ns)
 	unsigned denials = 0, probes = 0;
 
 	look(place, now_ns);
-	printf("%d %u %u %ju %ju %ju", place->breaker.state.phase, place->breaker.state.in_flight,
-	       place->breaker.state.good, (uintmax_t)place->in_flight, (uintmax_t)place->requests,
-	       (uintmax_t)place->accepts);
+	printf("%d %u %u %ju %ju %ju", place->breaker.state.phase,
+	       place->breaker.state.probes_in_flight, place->breaker.state.good,
+	       (uintmax_t)place->in_flight, (uintmax_t)place->requests, (uintmax_t)place->accepts);
 	/*
 	 * Uses counted in parts end with the last use of their part, up to a fifth of their time later.
 	 */

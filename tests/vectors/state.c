@@ -140,9 +140,9 @@ static void read_day(const struct algo_limit *limit, const json_t *written, stru
 	if (!json_is_null(window)) {
 		uint64_t window_ns = vector_number(window, "until_ns");
 
-		uses_add(&state->uses, (struct uses_entry){vector_number(window, "count"),
-		                                           u64_min(window_ns, end_ns),
-		                                           uses_day_id(window_ns, end_ns)});
+		uses_add(&state->uses,
+		         (struct uses_entry){vector_number(window, "count"), u64_min(window_ns, end_ns),
+		                             uses_day_id(window_ns, end_ns)});
 	}
 }
 
@@ -187,8 +187,9 @@ static json_t *write_breaker(const struct algo_limit *limit, const struct state 
 		json_object_set_new(written, "since_ns", time_text(breaker->since_ns));
 	if (breaker->phase == BREAKER_HALF_OPEN)
 		json_object_set_new(written, "probes",
-		                    json_pack("{s:i, s:i, s:i, s:i}", "flying", breaker->in_flight, "good",
-		                              breaker->good, "bad", breaker->bad, "slow", breaker->slow));
+		                    json_pack("{s:i, s:i, s:i, s:i}", "flying", breaker->probes_in_flight,
+		                              "good", breaker->good, "bad", breaker->bad, "slow",
+		                              breaker->slow));
 	return written;
 }
 

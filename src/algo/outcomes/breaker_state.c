@@ -3,7 +3,8 @@
  * (a few probes pass), and a ramp that lets more and more requests pass again.
  *
  * If servers decide a breaker together, they are a *quorum group*: a server then sends its results
- * in a notification, and the group decides the phases.
+ * in a notification, and the group decides the phases. An operator can force a key open or closed,
+ * until a time or for ever.
  */
 #include "algo/outcomes/breaker_state.h"
 
@@ -135,7 +136,7 @@ static bool ramp_passes(const struct breaker_params *params, const struct breake
 /* Returns the probes of the phase that requests have got, whether they have ended or not. */
 static unsigned probes_given(const struct breaker_state *state)
 {
-	return state->in_flight + state->good + state->bad;
+	return state->probes_in_flight + state->good + state->bad;
 }
 
 /* Asks the quorum group for a probe, unless the request is a peek. Returns false: it is denied. */
@@ -145,6 +146,17 @@ static bool ask_group_for_probe(const struct breaker_request *request)
 	return false;
 }
 
+/* Whether a half-open phase that no quorum group decides must begin anew, with all its probes. */
+static bool must_begin_anew(const struct breaker_params *params, const struct breaker_state *state)
+{
+	unsigned given = probes_given(state);
+	bool is_unused = given == 0; /* so that it begins with its first probe */
+	/* A quorum group had to judge the probes, but the limit is no longer decided by one. */
+	bool is_abandoned = given >= params->probes && state->probes_in_flight == 0;
+
+	return is_unused || is_abandoned;
+}
+
 /*
  * Whether the phase lets a request pass. Sets the phase that it begins, or the time until a retry.
  */
@@ -152,7 +164,6 @@ static bool phase_passes(const struct algo_limit *limit, struct breaker_state *s
                          uint64_t now_ns, const struct breaker_request *request, uint64_t *retry_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
-	bool is_lost;
 
 	*retry_ns = limit->retry_ns;
 	switch (state->phase) {
@@ -173,11 +184,9 @@ static bool phase_passes(const struct algo_limit *limit, struct breaker_state *s
 	case BREAKER_HALF_OPEN:
 		if (request->notification)
 			return probes_given(state) < params->probes || ask_group_for_probe(request);
-		/* No probe is left, and the quorum group that would have ended the phase is gone. */
-		is_lost = state->in_flight == 0 && probes_given(state) >= params->probes;
-		if (probes_given(state) > 0 && !is_lost)
+		if (!must_begin_anew(params, state))
 			return probes_given(state) < params->probes;
-		break; /* no probe tells when the phase began: it begins anew */
+		break;
 	default:
 		return true;
 	}
@@ -212,7 +221,7 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 {
 	const struct breaker_params *params = &limit->breaker;
 	struct breaker_state after = *state;
-	uint64_t retry_ns;
+	uint64_t retry_ns, in_flight_after;
 	bool is_full = params->max_concurrent && request->in_flight >= params->max_concurrent;
 	bool is_peek = !request->draw;
 
@@ -222,9 +231,9 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
 	if (is_full)
 		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
-	after.in_flight += after.phase == BREAKER_HALF_OPEN && !is_peek; /* it is a probe */
-	out->remaining =
-	    breaker_capacity(params, &after, request->in_flight + (!is_peek && params->max_concurrent));
+	after.probes_in_flight += after.phase == BREAKER_HALF_OPEN && !is_peek; /* it is a probe */
+	in_flight_after = request->in_flight + (is_peek ? 0 : 1);
+	out->remaining = breaker_capacity(params, &after, in_flight_after);
 	*state = after;
 	return true;
 }
@@ -249,7 +258,10 @@ static void reopen_breaker(struct breaker_state *state, uint64_t now_ns)
 	state->spread = breaker_spread(state->since_ns);
 }
 
-/* Whether too many were slow. The caller has checked that the tally has enough requests. */
+/*
+ * Returns why the slow ones are too many, or ALGO_BY_NOTHING. The caller has checked that the tally
+ * has enough requests.
+ */
 static enum algo_cause slow_cause(const struct breaker_params *params,
                                   const struct breaker_tally *tally)
 {
@@ -258,7 +270,7 @@ static enum algo_cause slow_cause(const struct breaker_params *params,
 	return ALGO_BY_NOTHING;
 }
 
-/* Returns whether too large a share failed, or else was slow. */
+/* Returns why too large a share failed or was slow, or ALGO_BY_NOTHING. */
 static enum algo_cause failure_cause(const struct breaker_params *params,
                                      const struct breaker_tally *tally)
 {
@@ -278,17 +290,14 @@ enum algo_cause breaker_trip_cause(const struct breaker_params *params,
 	return tally->failures >= params->failures ? ALGO_BY_FAILURE_COUNT : slow_cause(params, tally);
 }
 
-/*
- * Adds results of probes to the message to the quorum group, which judges them. The probes are
- * spent.
- */
+/* Adds results of probes to the message to the quorum group, which judges them. */
 static void notify_probe_results(struct breaker_state *state, struct breaker_result result,
                                  bool failed, unsigned count,
                                  struct algo_notification *notification)
 {
-	if (notification->since_ns != state->since_ns)
+	if (notification->since_ns != state->since_ns) /* it has results of an earlier phase */
 		*notification = (struct algo_notification){.since_ns = state->since_ns};
-	state->good += count;
+	state->good += count; /* whatever their result: here they are only spent */
 	if (result.ignored)
 		notification->freed += count;
 	else if (failed)
@@ -307,25 +316,47 @@ static unsigned unused_probes(const struct breaker_params *params,
 	return given < params->probes ? params->probes - given : 0;
 }
 
+static void open_for_group(struct breaker_state *state, const struct algo_call *call)
+{
+	uint64_t began_ns = call->until_ns, failed_in_a_row = call->cost;
+
+	*state = (struct breaker_state){.phase = BREAKER_OPEN,
+	                                .since_ns = began_ns,
+	                                .doublings =
+	                                    (unsigned)u64_min(failed_in_a_row, BREAKER_DOUBLINGS_MAX),
+	                                .spread = breaker_spread(call->draw)};
+}
+
+/* Makes the breaker half-open, with so many probes more than it has left. */
+static void add_group_probes(const struct breaker_params *params, struct breaker_state *state,
+                             unsigned new_probes, uint64_t now_ns)
+{
+	unsigned doublings = state->doublings;
+
+	if (state->phase == BREAKER_HALF_OPEN)
+		new_probes += unused_probes(params, state);
+	else
+		begin_phase(state, BREAKER_HALF_OPEN, now_ns);
+	state->doublings = doublings;
+	state->bad = 0;
+	/* Probes that other servers got count as spent here. */
+	state->good = sat_sub(params->probes, state->probes_in_flight + new_probes);
+}
+
 /*
- * Applies a decision of the quorum group. Returns whether the state or the notification changed: a
- * phase that an operator has forced does not.
+ * Applies a decision of the quorum group; op.h tells what the arguments of each mean. Returns
+ * whether the state or the notification changed: a phase that an operator has forced does not.
  */
 bool breaker_apply_group(const struct breaker_params *params, struct breaker_state *state,
                          const struct algo_call *call, uint64_t now_ns)
 {
-	unsigned new_probes = (unsigned)u64_min(call->cost, params->probes);
-	unsigned doublings = state->doublings, unused;
+	unsigned unused;
 
 	if (breaker_is_forced(state))
 		return false;
 	switch (call->op) {
 	case ALGO_GROUP_OPEN:
-		*state = (struct breaker_state){.phase = BREAKER_OPEN,
-		                                .since_ns = call->until_ns,
-		                                .doublings =
-		                                    (unsigned)u64_min(call->cost, BREAKER_DOUBLINGS_MAX),
-		                                .spread = breaker_spread(call->draw)};
+		open_for_group(state, call);
 		return true;
 	case ALGO_GROUP_CLOSED:
 		if (breaker_is_closed(state))
@@ -333,14 +364,7 @@ bool breaker_apply_group(const struct breaker_params *params, struct breaker_sta
 		begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);
 		return true;
 	case ALGO_GROUP_PROBES:
-		if (state->phase == BREAKER_HALF_OPEN)
-			new_probes += unused_probes(params, state);
-		else
-			begin_phase(state, BREAKER_HALF_OPEN, now_ns);
-		state->doublings = doublings;
-		state->bad = 0;
-		/* Probes that other servers got count as spent here. */
-		state->good = sat_sub(params->probes, state->in_flight + new_probes);
+		add_group_probes(params, state, (unsigned)u64_min(call->cost, params->probes), now_ns);
 		return true;
 	case ALGO_GROUP_LAPSE:
 		unused = state->phase == BREAKER_HALF_OPEN ? unused_probes(params, state) : 0;
@@ -362,10 +386,10 @@ void breaker_end_probes(const struct breaker_params *params, struct breaker_stat
 {
 	bool failed = result.failed || (result.slow && !params->judges_probes_together);
 
-	if (count > state->in_flight)
-		count = state->in_flight;
-	state->in_flight -= count;
-	state->ended = (state->ended + 1) % BREAKER_ENDED;
+	if (count > state->probes_in_flight)
+		count = state->probes_in_flight;
+	state->probes_in_flight -= count;
+	state->ended = (state->ended + 1) % BREAKER_ENDED; /* so that this state differs from others */
 	if (notification) {
 		notify_probe_results(state, result, failed, count, notification);
 		return;
@@ -382,7 +406,7 @@ void breaker_end_probes(const struct breaker_params *params, struct breaker_stat
 	} else if (state->good + state->bad >= params->probes) {
 		struct breaker_tally tally = {state->good + state->bad, state->bad, state->slow};
 
-		if (params->judges_probes_together && failure_cause(params, &tally))
+		if (params->judges_probes_together && failure_cause(params, &tally) != ALGO_BY_NOTHING)
 			reopen_breaker(state, now_ns);
 		else
 			begin_phase(state, params->ramp_ns > 0 ? BREAKER_RAMP : BREAKER_CLOSED, now_ns);

@@ -40,17 +40,17 @@ const char *breaker_cause_text(enum algo_cause cause);
 #define BREAKER_FOREVER UINT64_MAX
 
 /*
- * A probe whose result is ignored changes nothing but `in_flight`, and the next probe would restore
- * the former state. A thread that has read that state must not take it for the same one, because
- * other probes are in flight by now. So the state counts how often probes ended.
+ * A probe whose result is ignored changes nothing but `probes_in_flight`, and the next probe would
+ * restore the former state. A thread that has read that state must not take it for the same one,
+ * because other probes are in flight by now. So the state counts how often probes ended.
  */
 #define BREAKER_ENDED 8
 
 struct breaker_state {
 	enum breaker_phase phase;
 	uint64_t since_ns; /* start of the phase; of a forced phase its end, or BREAKER_FOREVER */
-	unsigned in_flight, good, bad, slow; /* half-open: probes in flight and by result; slow ones are
-	                                        good or bad as well */
+	unsigned probes_in_flight, good, bad, slow; /* half-open: probes without and by result; slow
+	                                               ones are good or bad as well */
 	unsigned doublings; /* open, half-open: the number of probes in a row that failed */
 	unsigned spread;    /* open: the position of the sleep in its range, see breaker_sleep_ns */
 	unsigned ended;     /* half-open: the number of calls that ended probes, modulo BREAKER_ENDED */

@@ -285,7 +285,7 @@ __attribute__((noinline)) static void release_newest(struct breaker_view *view, 
 		const struct breaker_state *state = &view->snapshot.state;
 
 		breaker_phase_update(view, &list);
-		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->in_flight);
+		probes = (unsigned)u64_min(u64_min(n, view->snapshot.in_flight_of_phase), state->probes_in_flight);
 		if (!reported_key_has_record(&view->key) || state->phase != BREAKER_HALF_OPEN)
 			probes = 0;
 	} while (probes > 0 && !breaker_phase_end_probes(view, ignored, probes, view->key.now_ns));

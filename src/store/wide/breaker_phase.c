@@ -190,7 +190,7 @@ static unsigned lost_probes(const struct breaker_view *view)
 
 	if (state->phase != BREAKER_HALF_OPEN)
 		return 0;
-	return (unsigned)sat_sub(state->in_flight, view->snapshot.in_flight_of_phase);
+	return (unsigned)sat_sub(state->probes_in_flight, view->snapshot.in_flight_of_phase);
 }
 
 /* Ends lost probes at the time at which they timed out, or now if that is not known. */

@@ -216,14 +216,14 @@ static void a_forced_phase_ends_at_its_time(void **unused)
 {
 	(void)unused;
 	begin();
-	breaker = (struct breaker_state){BREAKER_FORCED_OPEN, NOW + NS_PER_S, .in_flight = 0};
+	breaker = (struct breaker_state){BREAKER_FORCED_OPEN, NOW + NS_PER_S, .probes_in_flight = 0};
 	assert_int_equal(ask(NOW).retry_after_ns, NS_PER_S);
 	assert_false(breaker_counts(&breaker, NOW));
 	assert_true(ask(NOW + NS_PER_S).allowed);
 	assert_false(breaker_counts(&breaker, NOW));
-	breaker = (struct breaker_state){BREAKER_FORCED_OPEN, BREAKER_FOREVER, .in_flight = 0};
+	breaker = (struct breaker_state){BREAKER_FORCED_OPEN, BREAKER_FOREVER, .probes_in_flight = 0};
 	assert_int_equal(ask(NOW + 99 * NS_PER_DAY).retry_after_ns, NS_PER_S);
-	breaker = (struct breaker_state){BREAKER_FORCED_CLOSED, BREAKER_FOREVER, .in_flight = 0};
+	breaker = (struct breaker_state){BREAKER_FORCED_CLOSED, BREAKER_FOREVER, .probes_in_flight = 0};
 	assert_true(ask(NOW + 99 * NS_PER_DAY).allowed);
 	assert_false(breaker_counts(&breaker, NOW));
 }

@@ -41,7 +41,7 @@ static void turn(enum breaker_phase phase, uint64_t since_ns)
 	struct breaker_snapshot seen = look(NOW);
 
 	assert_true(breaker_record_change_phase(
-	    &at, &seen, &(struct breaker_state){phase, since_ns, .in_flight = 0}));
+	    &at, &seen, &(struct breaker_state){phase, since_ns, .probes_in_flight = 0}));
 }
 
 /* Adds successes in the phase that was seen. */
