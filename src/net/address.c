@@ -58,7 +58,7 @@ int net_address_parse(struct slice text, struct net_address *out, struct weir_er
 		address_make_unix(out, endpoint.path);
 	else
 		address_make(out, &endpoint.ip, endpoint.port);
-	out->plain = endpoint.plain;
+	out->without_tls = endpoint.without_tls;
 	return WEIR_OK;
 }
 
@@ -136,7 +136,8 @@ int net_address_set_tcp_options(int fd)
  * Makes one of the sockets by which the loops of this server share a port. The first of them is
  * bound without SO_REUSEPORT, which is set afterwards: so a second server on the port gets an
  * error. Otherwise both would get half of the connections, and each would count half of the
- * requests. Returns the socket, or -1 and errno.
+ * requests. If the port is 0, *address gets the port that the kernel chose. Returns the socket, or
+ * -1 and errno.
  */
 static int bind_socket(struct net_address *address, bool is_first)
 {
@@ -188,10 +189,7 @@ static void close_all_keeping_errno(const int *sockets, size_t count)
 		close_keeping_errno(sockets[--count]);
 }
 
-/*
- * Makes `count` listening sockets, one for each event loop. Returns why it failed, or NULL, as the
- * functions below do.
- */
+/* Makes `count` listening sockets, one for each event loop. Returns NULL, or why it failed. */
 static const char *listen_tcp(struct net_address *address, int *sockets, size_t count)
 {
 	size_t bound;
@@ -267,7 +265,7 @@ static const char *set_permissions(const struct net_address *address)
 
 /*
  * Binds a Unix socket to its file, also in place of a dead server's, and records the file's device
- * and inode in *address, by which net_address_remove recognizes it.
+ * and inode in *address, by which net_address_remove recognizes it. Returns NULL, or why it failed.
  */
 static const char *bind_to_file(struct net_address *address, int fd)
 {
@@ -290,7 +288,10 @@ static const char *bind_to_file(struct net_address *address, int fd)
 	return set_permissions(address);
 }
 
-/* Makes one socket, since a file has no more, and a descriptor of it for each loop. */
+/*
+ * Makes one socket, since a file has no more, and a descriptor of it for each loop. Returns NULL,
+ * or why it failed.
+ */
 static const char *listen_unix(struct net_address *address, int *sockets, size_t count)
 {
 	const char *why;

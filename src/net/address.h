@@ -23,7 +23,7 @@ struct net_address {
 		struct sockaddr_in6 v6;
 		struct sockaddr_un local; /* the path ends with a NUL */
 	};
-	bool plain; /* to be listened on without TLS */
+	bool without_tls; /* for listeners */
 	/* The file of a Unix socket that listens. */
 	mode_t mode;               /* 0 means 0600 */
 	bool has_owner, has_group; /* false if they are this process's; 0 is root's number */

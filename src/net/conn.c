@@ -12,7 +12,7 @@
 
 #include "base/number.h"
 
-/* The owner accepts no input, but this much is read ahead, to notice the peer's end. */
+/* While the owner accepts no input, this much is still read ahead, to notice the peer's end. */
 #define READ_AHEAD_MAX READ_MIN
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
@@ -50,7 +50,7 @@ static size_t longest_read(const struct net_conn *conn)
 /*
  * Whether reading must pause, because the owner can't use the input yet. A connection that has a
  * pending answer, or is suspended, is still read as long as it sends little, so that the owner
- * notices the end of the peer and requests that the peer cancels.
+ * notices when the peer ends, or cancels a request.
  */
 static bool should_pause(const struct net_conn *conn)
 {
@@ -65,7 +65,11 @@ static bool should_pause(const struct net_conn *conn)
 	       conn_unread_output(conn) >= NET_OUT_MAX;
 }
 
-/* Hands input to the owner. Returns how many bytes the owner has consumed. */
+/*
+ * Hands input to the owner. Returns how many bytes the owner has consumed. If the owner accepts
+ * input and still leaves some, that is the beginning of a request and no backlog: it waits for the
+ * request's other bytes.
+ */
 static size_t deliver(struct net_conn *conn, struct slice bytes)
 {
 	struct net_loop *loop = conn->loop;
@@ -201,6 +205,7 @@ static void deliver_read(struct net_conn *conn, char *data, size_t len)
 static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct net_conn *conn = (struct net_conn *)stream;
+	/* The last output of a finishing connection can be sent only after its handshake. */
 	bool wants_input = conn->state == CONN_OPEN ||
 	                   (conn->state == CONN_FINISHING && filter_is_handshaking(conn->filter));
 
@@ -217,7 +222,7 @@ static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *b
 	}
 	if (!wants_input)
 		return;
-	if (conn->queued_bytes == 0)
+	if (conn->queued_bytes == 0) /* otherwise only writing the queued output is progress */
 		conn->progress_at_ms = conn_now_ms(conn);
 	deliver_read(conn, buf->base, (size_t)nread);
 	if (conn->has_backlog) /* pause before more input fills the buffer */
@@ -238,6 +243,10 @@ void conn_start(struct net_conn *conn)
 		conn_kill(conn);
 }
 
+/*
+ * Takes over an accepted socket. `in_reserve`: the connection exceeds the limit of connections, and
+ * replaces the oldest of those that do if there are too many.
+ */
 void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const struct ip *peer,
                bool in_reserve)
 {
@@ -255,7 +264,7 @@ void conn_open(struct net_loop *loop, const struct net_kind *kind, int fd, const
 	if (oldest)
 		conn_kill(oldest);
 	if (uv_tcp_open(&conn->tcp, fd))
-		close(fd);
+		close(fd); /* conn_start can't read without a socket, and kills the connection */
 	conn_start(conn);
 }
 

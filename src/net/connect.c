@@ -24,7 +24,7 @@ static void on_deadline(uv_timer_t *timer)
 }
 
 /* The attempt has succeeded or failed. libuv always calls this before it closes the connection. */
-static void on_connected(uv_connect_t *request, int status)
+static void on_tcp_connected(uv_connect_t *request, int status)
 {
 	struct attempt *attempt = request->data;
 	struct net_conn *conn = attempt->conn;
@@ -55,7 +55,7 @@ static void on_unix_connected(uv_timer_t *timer)
 	if (!conn)
 		return;
 	conn->weak_ref = NULL;
-	loop_poll_again(conn->loop); /* the owner's `process` follows the next poll */
+	loop_poll_again(conn->loop); /* the owner works after the next poll, which must not block */
 	if (conn->state != CONN_DEAD)
 		conn_start(conn);
 }
@@ -85,10 +85,13 @@ static int connect_tcp(struct attempt *attempt, const struct net_address *to, ui
 	/* Otherwise the timeout would run from the beginning of the iteration. */
 	uv_update_time(&attempt->conn->loop->uv);
 	uv_timer_start(&attempt->timer, on_deadline, timeout_ms, 0);
-	return uv_tcp_connect(&attempt->request, &attempt->conn->tcp, &to->any, on_connected);
+	return uv_tcp_connect(&attempt->request, &attempt->conn->tcp, &to->any, on_tcp_connected);
 }
 
-/* Returns NULL if there is no memory. If connecting fails, the owner's `close` reports it later. */
+/*
+ * Returns NULL if there is no memory, or if the loop has ended. If connecting fails, the owner's
+ * `close` reports it later.
+ */
 struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kind,
                                const struct net_address *to, uint64_t timeout_ms)
 {

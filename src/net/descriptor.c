@@ -32,7 +32,8 @@ static void on_timer_expired(uv_timer_t *timer)
 {
 	struct net_descriptor *descriptor = timer->data;
 
-	loop_poll_again(descriptor->loop); /* the owner's `process` follows the next poll */
+	/* The loop's owner works on the results after the next poll, which must not block for that. */
+	loop_poll_again(descriptor->loop);
 	descriptor->ready(descriptor->context, NET_TIMER_EXPIRED);
 }
 

@@ -37,6 +37,15 @@ static void write_handshake_output(struct net_conn *conn)
 	buffer_free(&out);
 }
 
+/*
+ * Whether the end of the peer, which the filter has just read, cuts off the handshake. Input for
+ * the owner shows that the handshake was completed in this same read.
+ */
+static bool handshake_is_cut_off(const struct net_conn *conn)
+{
+	return filter_is_handshaking(conn->filter) && conn->input.len == 0;
+}
+
 /* Has the filter turn bytes of the socket into input for the owner, appended to conn->input. */
 void filter_read(struct net_conn *conn, struct slice bytes)
 {
@@ -53,11 +62,8 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 	}
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
-		/* Input for the owner shows that the handshake was completed in this same read. */
-		bool handshake_was_cut_off = filter_is_handshaking(filter) && conn->input.len == 0;
-
-		if (handshake_was_cut_off)
-			return;
+		if (handshake_is_cut_off(conn))
+			return; /* still handshaking, so the owner's buffered output is not sent */
 	}
 	filter->state = (enum net_filter_state)state;
 	if (filter->handshake_output.len > 0 && !filter_is_handshaking(filter))

@@ -34,8 +34,20 @@ void net_loop_delay_end(struct net_loop *loop, bool delay)
 }
 
 /*
- * Closes the connections of clients that have nothing left to answer. Returns whether the loop may
- * end: nothing is left to answer or to write, or the timeout of stopping is over.
+ * Closes a client's connection if nothing on it is left to answer or to write. Returns false if it
+ * stays open, perhaps only until its last output is written.
+ */
+static bool close_if_answered(struct net_conn *conn)
+{
+	if (!conn_is_idle(conn) || conn_append_last_output(conn))
+		return false;
+	conn_kill(conn);
+	return true;
+}
+
+/*
+ * Closes the connections that have nothing left to answer. Returns whether the loop may end: all
+ * is answered and written, or the timeout of stopping is over.
  */
 static bool drain_connections(struct net_loop *loop)
 {
@@ -44,10 +56,8 @@ static bool drain_connections(struct net_loop *loop)
 	LIST_EACH (&loop->conns, struct net_conn, conns_node, conn) {
 		if (conn->is_dialled) /* stays open: clients' answers may need it */
 			drained &= !conn_has_unsent(conn);
-		else if (conn_is_idle(conn) && !conn_append_last_output(conn))
-			conn_kill(conn); /* otherwise its last output is written first */
 		else
-			drained = false;
+			drained &= close_if_answered(conn);
 	}
 	return drained || uv_now(&loop->uv) >= loop->stop_at_ms;
 }

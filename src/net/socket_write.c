@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OUTPUT_CAPACITY_MAX ((size_t)1 << 20)
-
 struct write {
 	uv_write_t request;
 	struct net_conn *conn;
@@ -66,12 +64,4 @@ void conn_send(struct net_conn *conn, struct slice bytes)
 		n = queue_write(conn, (struct slice){bytes.data + n, bytes.len - (size_t)n});
 	if (n < 0)
 		conn_fail(conn, n);
-}
-
-void output_reset(struct buffer *out)
-{
-	out->len = 0;
-	out->failed = false;
-	if (out->capacity > OUTPUT_CAPACITY_MAX)
-		buffer_free(out);
 }

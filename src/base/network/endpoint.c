@@ -40,11 +40,11 @@ static int read_plain_endpoint(struct slice text, struct endpoint *out, struct w
 {
 	int status = endpoint_parse(text, out, error);
 
-	if (status == WEIR_OK && (out->plain || out->path.data))
+	if (status == WEIR_OK && (out->without_tls || out->path.data))
 		return error_set(error, WEIR_EINVAL,
 		                 "expected HOST:PORT behind " ENDPOINT_PLAIN ", found '%.*s'",
 		                 (int)text.len, text.data);
-	out->plain = true;
+	out->without_tls = true;
 	return status;
 }
 

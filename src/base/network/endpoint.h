@@ -21,7 +21,7 @@
 struct endpoint {
 	struct ip ip; /* IPv4 is mapped (base/network/ip.h); all zero means every address */
 	uint16_t port;
-	bool plain;        /* the text began with `plain:`: no TLS */
+	bool without_tls;  /* the text began with `plain:` */
 	struct slice path; /* of a Unix socket, a part of the text; its data is NULL for an address */
 };
 

@@ -97,7 +97,7 @@ static bool is_same_listener(const struct net_address *a, const struct net_addre
 	net_address_format(b, right);
 	return a->any.sa_family == b->any.sa_family && strcmp(left, right) == 0 && a->mode == b->mode &&
 	       a->has_owner == b->has_owner && a->owner == b->owner && a->has_group == b->has_group &&
-	       a->group == b->group && a->plain == b->plain;
+	       a->group == b->group && a->without_tls == b->without_tls;
 }
 
 /* Either may be NULL. */

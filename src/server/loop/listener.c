@@ -11,7 +11,7 @@
 /* Whether connections to this address use the `tls` of the configuration. */
 static bool uses_tls_at(const struct net_address *address, const struct weir_config *config)
 {
-	return config->tls.cert && !address->plain && !net_address_is_unix(address);
+	return config->tls.cert && !address->without_tls && !net_address_is_unix(address);
 }
 
 size_t listeners_init(struct listener listeners[LISTENERS], const struct settings *settings,
