@@ -4,6 +4,9 @@
  * Each command has a *kind*: the function of the scripts that carries it out. Consecutive commands
  * that differ only in their keys are one *run*, whose parameters stand once. A call of a single run
  * calls the script of its kind alone; other calls have a kind and its arguments for each run.
+ *
+ * If no script decides a command, its first try reads the value, and the next swaps it for the one
+ * that C has made. Scripts with chunks handle keys of which servers hold units (chunk_units.h).
  */
 #include "redis/commands/redis_command.h"
 
@@ -30,7 +33,8 @@ void command_free_swap(struct redis_command *command)
 /* Kinds */
 
 /*
- * With shorter slots, Redis would often carry a call out after the slot for which it was written.
+ * With shorter slots, Redis would often carry an acquire out after the slot for which it was
+ * written. A refund names its slot.
  */
 #define SLOT_LEAST_NS (50 * NS_PER_MS)
 
@@ -56,12 +60,18 @@ static bool is_decided_by_script(const struct redis_command *command, enum comma
 	return true;
 }
 
+/* Whether an earlier try of the command had a reply. */
+static bool is_repeated(const struct redis_command *command)
+{
+	return command->attempt.redis_clock_ns != 0;
+}
+
 /* The kind of the next try of a command, by its limit, its operation and the reply to its last try.
  */
 static enum command_kind command_kind_of(const struct redis_command *command)
 {
-	/* A group is repeated only if all its peeks would have passed. */
-	bool is_repeated_in_group = command->group != 0 && command->attempt.redis_clock_ns != 0;
+	/* Otherwise the group would have been refused, and not be repeated. */
+	bool peek_has_passed = command->group != 0 && is_repeated(command);
 	enum command_kind kind;
 
 	if (command_state_is_list(command))
@@ -71,7 +81,7 @@ static enum command_kind command_kind_of(const struct redis_command *command)
 	if (command->call.op == ALGO_RESET)
 		return KIND_RESET;
 	if (command_only_reads(command))
-		return is_repeated_in_group ? KIND_PEEK_PASSES : KIND_PEEK;
+		return peek_has_passed ? KIND_PEEK_PASSES : KIND_PEEK;
 	if (is_decided_by_script(command, &kind))
 		return kind;
 	if (command->attempt.must_leave_queue)
@@ -115,9 +125,15 @@ static bool has_same_operation(const struct algo_call *a, const struct algo_call
 	return a->op == b->op && a->until_ns == b->until_ns;
 }
 
+/* Whether the command may have arguments that the checks of may_share_run do not compare. */
+static bool has_own_arguments(const struct redis_command *command)
+{
+	return algo_op_releases(command->call.op) || command->attempt.swap || is_repeated(command);
+}
+
 /*
- * Whether all arguments of two commands are equal, so that a script call can have them once. A kind
- * with add_command_numbers writes the other arguments for each command.
+ * Whether all arguments of two commands are equal, so that a script call can have them once. The
+ * arguments of a kind with add_command_numbers may differ: it writes them for each command.
  */
 static bool may_share_run(const struct redis_command *a, const struct redis_command *b)
 {
@@ -126,11 +142,10 @@ static bool may_share_run(const struct redis_command *a, const struct redis_comm
 		return false;
 	if (command_format(a)->add_command_numbers)
 		return true;
-	return !algo_op_releases(a->call.op) && !a->attempt.swap && !b->attempt.swap &&
-	       a->request_count == b->request_count && a->call.cost == b->call.cost &&
+	return !has_own_arguments(a) && !has_own_arguments(b) && a->request_count == b->request_count &&
+	       a->call.cost == b->call.cost &&
 	       (!command_state_is_list(a) || has_same_operation(&a->call, &b->call)) &&
-	       a->call.max_wait_ns == b->call.max_wait_ns && !a->attempt.redis_clock_ns &&
-	       !b->attempt.redis_clock_ns;
+	       a->call.max_wait_ns == b->call.max_wait_ns;
 }
 
 /* The index after the run or group that begins at `first`. */
@@ -161,8 +176,7 @@ static size_t hash_name(struct slice name)
 
 /*
  * Whether the script may read all values at once, before the first command. It may if no key comes
- * twice and no value is swapped first. At least one value must be a string, because lists are not
- * read so.
+ * twice and no value is swapped. At least one value must be a text, because lists are not read so.
  */
 static bool can_read_ahead(struct redis_command *const *commands, size_t n)
 {

@@ -238,6 +238,28 @@ static void a_request_and_its_refund_are_one_call_each(void **state)
 	}
 }
 
+/* They are of one kind at some limits, and differ in nothing else but the key. */
+static void a_refund_behind_an_acquire_of_the_same_call_is_no_acquire(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SHORT_KINDS; i++) {
+		const struct algo_limit *limit = &limits[short_kinds[i]];
+		uint64_t remaining = take(limit, "key", 1)->remaining;
+		struct redis_command acquire = {.limit = limit,
+		                                .key = SLICE("other"),
+		                                .call = {.op = ALGO_ACQUIRE, .cost = 1},
+		                                .request_count = 1,
+		                                .local_time = now()};
+		struct redis_command refund = acquire;
+
+		refund.key = SLICE("key");
+		refund.call.op = ALGO_REFUND;
+		real_steps(&real, (struct redis_command *[]){&acquire, &refund}, 2, ends);
+		assert_int_equal(take(limit, "key", 1)->remaining, remaining);
+		freeReplyObject(real_do(&real, "DEL key other"));
+	}
+}
+
 /* Nothing in use, another name, a cost of 0; and no key comes of it. */
 static void a_refund_of_nothing_writes_nothing(void **state)
 {
@@ -745,6 +767,7 @@ int main(void)
 	    cmocka_unit_test(a_lifetime_of_zero_for_a_high_rate_with_a_small_burst),
 	    cmocka_unit_test(a_denial_writes_nothing),
 	    cmocka_unit_test(a_request_and_its_refund_are_one_call_each),
+	    cmocka_unit_test(a_refund_behind_an_acquire_of_the_same_call_is_no_acquire),
 	    cmocka_unit_test(a_refund_of_nothing_writes_nothing),
 	    cmocka_unit_test(a_refund_leaves_the_lifetime),
 	    cmocka_unit_test(a_converted_state_counts_down_and_is_refunded),
