@@ -312,7 +312,13 @@ struct algo_window {
 	uint64_t start_ns, end_ns;
 };
 
-/** The window that contains a time, for a limit with a calendar (one that has limit->cache). */
+/** Whether windows or days are the calendar's, in a time zone. */
+static inline bool algo_has_calendar(const struct algo_limit *limit)
+{
+	return limit->cache != NULL;
+}
+
+/** The window that contains a time, for a limit with a calendar. */
 struct algo_window algo_window_at(const struct algo_limit *limit, uint64_t wall_ns);
 
 struct algo_time algo_time_at(const struct algo_limit *limit, struct moment at);

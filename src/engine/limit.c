@@ -37,11 +37,10 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
                             const struct algo_limit *algo)
 {
 	char text[320];
-	bool has_calendar = algo->cache != NULL;
 	uint64_t period = options->rate.period ? options->rate.period : 1;
 	int len;
 
-	if (has_calendar)
+	if (algo_has_calendar(algo))
 		len = snprintf(text, sizeof text, "%s\n%d\n%llu %d\n%s\n%d", name, (int)options->algorithm,
 		               (unsigned long long)period, (int)options->rate.unit,
 		               options->timezone ? options->timezone : "UTC", (int)options->week_start);

@@ -68,7 +68,7 @@ static inline struct moment limit_moment(const struct clock *clock, uint64_t now
 {
 	if (now_ns != WEIR_NOW)
 		return moment_given(now_ns);
-	if (limit->algo.cache)
+	if (algo_has_calendar(&limit->algo))
 		return clock_moment(clock);
 	return moment_given(clock_now(clock));
 }

@@ -188,7 +188,7 @@ static uint64_t mark_id(const struct plan *plan, const struct plan_step *step)
  */
 static uint64_t longest_state_ns(const struct algo_limit *limit)
 {
-	return limit->cache ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
+	return algo_has_calendar(limit) ? limit->farthest_ns : limit->farthest_ns - ALGO_SKEW_NS;
 }
 
 /*

@@ -12,7 +12,10 @@
 /* The reserved units of a key. */
 struct chunk_units_reserved {
 	uint64_t others_units; /* units that other servers hold */
-	/* The end of the window; for a bucket, when this server's units count as used. */
+	/*
+	 * The end of the window, also if no units are reserved: a new one if none is open. For a
+	 * bucket, when this server's units count as used.
+	 */
 	uint64_t ends_ns;
 };
 

@@ -4,6 +4,9 @@
  *
  * Most kinds have one argument: texts with a NUL after each, then numbers for struct.unpack of Lua.
  * One argument costs Redis less than several.
+ *
+ * A unit of a bucket is a time of p/q nanoseconds. To be exact, scripts get such times in *parts*,
+ * of which a nanosecond has q (command_words.h).
  */
 #include "algo/algo.h"
 #include "algo/rates/bucket.h"
@@ -84,7 +87,7 @@ static void add_calendar_window(struct numbers *numbers, const struct redis_comm
 	uint64_t period_ns = limit->period_ns;
 	struct algo_window window;
 
-	if (!limit->cache) {
+	if (!algo_has_calendar(limit)) {
 		numbers_add(numbers, 0);
 		numbers_add_ns(numbers, period_ns);
 		return;
@@ -99,7 +102,7 @@ static char *add_window_texts(char *texts, const struct redis_command *command)
 {
 	char *at = texts + value_header(command->limit, texts);
 
-	if (command->limit->cache) {
+	if (algo_has_calendar(command->limit)) {
 		at = format_u64(at, present_window(command).end_ns / 1000);
 		*at++ = ' ';
 	}
@@ -251,6 +254,11 @@ static void add_chunk_operation(struct numbers *numbers, const struct redis_comm
 	numbers_add_ns(numbers, is_refund ? call->until_ns : 0);
 }
 
+/*
+ * Adds the operation and the parameters of the bucket, then the settlement of this server's chunk:
+ * how many units the server has used of it so far, the state that those not yet reported would
+ * leave alone, and how many units it wants from now on.
+ */
 static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis_command *command)
 {
 	const struct bucket_params *params = &command->limit->bucket;
@@ -259,8 +267,9 @@ static void add_bucket_chunk_numbers(struct numbers *numbers, const struct redis
 	                                settlement->state_to_report.word};
 	uint64_t cost = command->call.cost;
 
-	add_chunk_operation(numbers, command,
-	                    algo_op_releases(command->call.op) ? u64_min(cost, params->burst) : cost);
+	if (algo_op_releases(command->call.op))
+		cost = u64_min(cost, params->burst); /* a bucket never has more units in use */
+	add_chunk_operation(numbers, command, cost);
 	NUMBERS_ADD(numbers, bucket_refunds_newest(params), params->q);
 	numbers_add_parts(numbers, params->p, params->q);
 	numbers_add_parts(numbers, parts_of(params->depth, params->q), params->q);

@@ -36,8 +36,8 @@ enum command_kind {
 /* The replacement of one value by another. */
 struct command_swap {
 	uint64_t made_at_ns; /* Redis's clock for which C has made the new value */
-	uint64_t life_ms; /* lifetime of the new value; 0 if the script only supposes the new value and
-	                     writes nothing */
+	uint64_t life_ms; /* lifetime of the new value; with 0 the script decides by the new value, but
+	                     does not store it */
 	size_t old_len, new_len;
 	char text[]; /* the old value, then the new one; an empty one means no value */
 };
@@ -62,6 +62,7 @@ enum undecided {
 	UNDECIDED_BY_SCRIPT = -2,  /* no script can decide it */
 	UNDECIDED_RESERVED = -3,   /* the key is reserved for another server's swap */
 	UNDECIDED_HAS_CHUNKS = -4, /* servers hold chunks of the key, which other scripts handle */
+	UNDECIDED_LEAST = UNDECIDED_HAS_CHUNKS,
 };
 
 /** Whether the command takes nothing in any state: a peek, or a request without cost. */

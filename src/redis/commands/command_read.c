@@ -33,18 +33,20 @@ enum verdict {
 static uint64_t apply_request(const struct redis_command *command, const struct algo_call *call,
                               struct value *value, struct algo_decision *out)
 {
-	struct algo_call without_permits = *call;
+	struct algo_call call_on_uses = *call;
+	bool changed;
 
-	if (call->op == ALGO_REFUND_REPLACED)
-		without_permits.op =
-		    ALGO_REFUND; /* the script has returned the state without the replaced permits */
 	if (command_handles_chunks(command))
 		return chunk_units_step(command->limit, call, &value->time, &command->settlement.reserved,
 		                        &value->state, out);
-	if (command->limit->record != ALGO_RECORD_NONE)
-		return uses_step(command->limit, &without_permits, &value->time, &value->uses, out);
-	return algo_step(command->limit, call, &value->time, &value->state, out) ? value->state.until_ns
-	                                                                         : 0;
+	if (command->limit->record == ALGO_RECORD_NONE) {
+		changed = algo_step(command->limit, call, &value->time, &value->state, out);
+		return changed ? value->state.until_ns : 0;
+	}
+	/* The script has already removed the uses that ALGO_REFUND_REPLACED replaces. */
+	if (call->op == ALGO_REFUND_REPLACED)
+		call_on_uses.op = ALGO_REFUND;
+	return uses_step(command->limit, &call_on_uses, &value->time, &value->uses, out);
 }
 
 #define C_DECIDES (-1) /* in place of a number of granted requests */
@@ -121,8 +123,12 @@ static bool denial_stores_converted(const struct redis_command *command, const s
 	       value->state.until_ns > value->time.now_ns;
 }
 
-/* Whether a denial changes the state: an end too far ahead for any right clock is reduced. */
-static bool denial_corrects_state(const struct redis_command *command, struct value *value)
+/*
+ * Applies a denied request to the state. Returns whether that changed the state, so that it has to
+ * be stored: an end too far ahead for any right clock is reduced. A change of uses shows only in
+ * their text.
+ */
+static bool denial_changes_state(const struct redis_command *command, struct value *value)
 {
 	struct buffer text = {0};
 	struct algo_decision out;
@@ -138,27 +144,28 @@ static bool denial_corrects_state(const struct redis_command *command, struct va
 }
 
 /*
- * Decides a command whose script has found a value under another header, which is converted first.
- * A command that only reads writes nothing; a script that handles chunks then supposes the
- * converted value.
+ * Decides a command whose script has found a value under another header. `value` has the state
+ * converted to the command's parameters, or none if the value is another limit's. REWRITTEN has the
+ * next try store this state before it decides. If the command only reads, nothing is stored: its
+ * script answers as if the state were.
  */
 static enum verdict judge_converted(const struct redis_command *command, struct value *value)
 {
 	struct algo_state state = value->state;
 	bool acquires = algo_op_consumes(command->call.op);
-	bool resets_text = command->call.op == ALGO_RESET && value->has_text;
+	bool resets_text = command->call.op == ALGO_RESET && value->has_text, changes_state;
 	struct algo_decision out;
 
 	if (command_only_reads(command) && value->chunks.len == 0)
 		return would_pass(command, value) ? GRANTED : REFUSED;
-	if (value->fit != VALUE_CONVERTS) /* a value of another limit counts as none */
+	if (value->fit != VALUE_CONVERTS) /* another limit's: a refund has nothing to return */
 		return acquires || resets_text ? REWRITTEN : GRANTED;
-	if (value->chunks.len > 0)
+	if (value->chunks.len > 0) /* only the script knows how many units they hold */
 		return REWRITTEN;
-	if (algo_step(command->limit, &command->call, &value->time, &state, &out) ||
-	    denial_stores_converted(command, value))
+	changes_state = algo_step(command->limit, &command->call, &value->time, &state, &out);
+	if (changes_state || denial_stores_converted(command, value))
 		return REWRITTEN;
-	return acquires ? REFUSED : GRANTED;
+	return acquires ? REFUSED : GRANTED; /* an acquire that takes nothing is denied */
 }
 
 /* The most tries after a denial that this server's own chunk may have caused. */
@@ -193,7 +200,7 @@ static enum verdict judge_swap(const struct redis_command *command, struct value
 		return GRANTED;
 	if (would_pass(command, value))
 		return value->granted_count == UNDECIDED_RESERVED ? QUEUED : UNDECIDED;
-	return denial_corrects_state(command, value) || denial_stores_converted(command, value)
+	return denial_changes_state(command, value) || denial_stores_converted(command, value)
 	           ? REWRITTEN
 	           : REFUSED;
 }
@@ -207,7 +214,7 @@ static enum verdict judge_scripted(const struct redis_command *command, struct v
 		return judge_converted(command, value);
 	if (value->granted_count < 0)
 		return UNDECIDED;
-	return value->fit != VALUE_OURS || denial_corrects_state(command, value) ? REWRITTEN : REFUSED;
+	return value->fit != VALUE_OURS || denial_changes_state(command, value) ? REWRITTEN : REFUSED;
 }
 
 /* Whether the converted value shows less than is in use. Such a value must not be written. */
@@ -221,10 +228,12 @@ static enum verdict judge(const struct redis_command *command, struct value *val
 {
 	bool needs_chunk_script = value->has_chunks || value->granted_count == UNDECIDED_HAS_CHUNKS;
 
-	if (hides_use(command, value))
+	if (hides_use(command, value)) /* a refund succeeds, but returns nothing */
 		return algo_op_releases(command->call.op) ? GRANTED : REFUSED;
-	if (needs_chunk_script)
-		return chunk_units_supported(command->limit) ? UNDECIDED : judge_converted(command, value);
+	if (needs_chunk_script && chunk_units_supported(command->limit))
+		return UNDECIDED;
+	if (needs_chunk_script) /* the chunks show that the value is another limit's */
+		return judge_converted(command, value);
 	switch (command->attempt.kind) {
 	case KIND_BUCKET_CHUNK:
 	case KIND_WINDOW_CHUNK:
@@ -271,6 +280,21 @@ static uint64_t add_suffix(const struct redis_command *command, const struct val
 	return 0;
 }
 
+/* Makes a swap of two texts. Returns NULL if there is no memory. */
+static struct command_swap *make_swap(struct slice old_text, struct slice new_text)
+{
+	struct command_swap *swap = malloc(sizeof *swap + old_text.len + new_text.len);
+
+	if (!swap)
+		return NULL;
+	*swap = (struct command_swap){.old_len = old_text.len, .new_len = new_text.len};
+	if (old_text.len > 0)
+		memcpy(swap->text, old_text.data, old_text.len);
+	if (new_text.len > 0)
+		memcpy(swap->text + old_text.len, new_text.data, new_text.len);
+	return swap;
+}
+
 /*
  * Has the next try replace the value that was read by the state in `value`. If `has_changed` is
  * false, by the same text, so that the swap only checks that nobody has changed it. Returns false
@@ -282,68 +306,75 @@ static bool plan_swap(struct redis_command *command, const struct value *value, 
 	uint64_t life_ms = value_write(command->limit, value, value->time.now_ns, &text);
 	struct command_swap *swap = NULL;
 
-	if (!has_changed) {
-		text.len = 0;
-		buffer_add_slice(&text, value->text);
-	} else if (command->attempt.swap_is_preparation && value->fit == VALUE_CONVERTS) {
+	if (has_changed && command->attempt.swap_is_preparation && value->fit == VALUE_CONVERTS)
 		life_ms = u64_max(life_ms, add_suffix(command, value, &text));
-	}
 	if (!text.failed)
-		swap = malloc(sizeof *swap + value->text.len + text.len);
+		swap =
+		    make_swap(value->text, has_changed ? (struct slice){text.data, text.len} : value->text);
 	if (swap) {
-		*swap = (struct command_swap){value->clock_ns, command_only_reads(command) ? 0 : life_ms,
-		                              value->text.len, text.len};
-		if (value->text.len > 0)
-			memcpy(swap->text, value->text.data, value->text.len);
-		if (text.len > 0)
-			memcpy(swap->text + value->text.len, text.data, text.len);
+		swap->made_at_ns = value->clock_ns;
+		/* With 0 the script decides by the new value, but does not store it. */
+		swap->life_ms = command_only_reads(command) ? 0 : life_ms;
 	}
 	buffer_free(&text);
 	command->attempt.swap = swap;
 	return swap != NULL;
 }
 
-/* Returns `otherwise`, unless the command has to leave the key's queue for a swap first. */
-static enum command_end leave_queue_or(struct redis_command *command, enum command_end otherwise)
+/* Has the next try leave the key's queue for a swap. */
+static enum command_end leave_queue(struct redis_command *command)
 {
-	if (!command->attempt.may_be_queued)
-		return otherwise;
 	command_free_swap(command);
 	command->attempt.must_leave_queue = true;
 	return COMMAND_AGAIN;
+}
+
+/* Records what the reply shows: by that command_kind_of chooses how the next try is made. */
+static void record_for_next_try(struct redis_command *command, const struct value *value,
+                                enum verdict own)
+{
+	command->settlement.may_have_chunks |=
+	    value->has_chunks || value->granted_count == UNDECIDED_HAS_CHUNKS;
+	command->settlement.all_or_nothing = false; /* the next try settles this server's chunk */
+	command_free_swap(command);
+	command->attempt.redis_clock_ns = value->clock_ns;
+	command->attempt.swap_is_preparation = own == REWRITTEN;
+	command->attempt.no_script_decides |= value->granted_count == UNDECIDED_BY_SCRIPT;
+}
+
+/*
+ * Decides the command by the value, and has the next try swap the value for the new state. A
+ * command outside of groups that writes nothing is done: `out` has its outcomes.
+ */
+static enum command_end decide_and_plan_swap(struct redis_command *command, struct value *value,
+                                             struct command_result *out)
+{
+	struct algo_state before = value->state;
+	bool may_have_changed, writes_nothing;
+
+	apply_requests(command, C_DECIDES, value, out);
+	may_have_changed = command->limit->record != ALGO_RECORD_NONE ||
+	                   before.until_ns != value->state.until_ns || before.word != value->state.word;
+	if (!plan_swap(command, value, may_have_changed))
+		return COMMAND_FAILED;
+	writes_nothing = slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap));
+	if (command->group || !writes_nothing)
+		return COMMAND_AGAIN;
+	return command->attempt.may_be_queued ? leave_queue(command) : COMMAND_DONE;
 }
 
 /* Plans what the next try of an undecided command reads or writes, unless there is none to make. */
 static enum command_end plan_next_try(struct redis_command *command, struct value *value,
                                       enum verdict own, struct command_result *out)
 {
-	bool is_undecided = own == UNDECIDED || own == QUEUED;
-	bool planned = true;
-
 	if (own == GRANTED) /* the rest of its group is undecided */
 		return COMMAND_AGAIN;
-	command->settlement.may_have_chunks |=
-	    value->has_chunks || value->granted_count == UNDECIDED_HAS_CHUNKS;
-	command->settlement.all_or_nothing = false;
-	command_free_swap(command);
-	command->attempt.redis_clock_ns = value->clock_ns;
-	command->attempt.swap_is_preparation = own == REWRITTEN;
-	command->attempt.no_script_decides |= value->granted_count == UNDECIDED_BY_SCRIPT;
-	if (own == REWRITTEN) {
-		planned = plan_swap(command, value, true);
-	} else if (is_undecided && is_decided_by_c(command) && !value->has_chunks) {
-		struct algo_state before = value->state;
-		bool has_changed;
-
-		apply_requests(command, C_DECIDES, value, out);
-		has_changed = command->limit->record != ALGO_RECORD_NONE ||
-		              before.until_ns != value->state.until_ns || before.word != value->state.word;
-		planned = plan_swap(command, value, has_changed);
-		if (planned && !command->group &&
-		    slice_equal(swap_old(command->attempt.swap), swap_new(command->attempt.swap)))
-			return leave_queue_or(command, COMMAND_DONE); /* nothing to write */
-	}
-	return planned ? COMMAND_AGAIN : COMMAND_FAILED;
+	record_for_next_try(command, value, own);
+	if (own == REWRITTEN)
+		return plan_swap(command, value, true) ? COMMAND_AGAIN : COMMAND_FAILED;
+	if (is_decided_by_c(command) && !value->has_chunks)
+		return decide_and_plan_swap(command, value, out);
+	return COMMAND_AGAIN;
 }
 
 /*
@@ -380,14 +411,16 @@ static uint64_t reset_until(const struct redis_command *command, const struct va
 }
 
 /*
- * Sets the outcomes while the converted value shows less than is in use: denies all requests, and
- * refunds nothing, until that hidden use has ended. Only a bucket knows when that is.
+ * Sets the outcomes while the converted value shows less than is in use. It was cut to the most use
+ * that the limit allows, so the steps deny all requests; and refunds return nothing. That lasts
+ * until the hidden use has ended. Only a bucket knows when that is.
  */
 static void apply_with_hidden_use(const struct redis_command *command, struct value *value,
                                   struct command_result *out)
 {
 	uint64_t hidden_ns = algo_has_step(command->limit, bucket_step) ? value->hidden_use_ns : 0;
 	bool refunds = algo_op_releases(command->call.op);
+	const bool has_returned_units = false;
 	struct redis_command without_cost = *command;
 
 	if (refunds)
@@ -396,7 +429,7 @@ static void apply_with_hidden_use(const struct redis_command *command, struct va
 	for (uint32_t i = 0; i < command->request_count; i++) {
 		out->outcomes[i].reset_after_ns += hidden_ns;
 		if (refunds)
-			algo_decision_refund(&out->outcomes[i], &command->call, false);
+			algo_decision_refund(&out->outcomes[i], &command->call, has_returned_units);
 		else
 			out->outcomes[i].retry_after_ns += hidden_ns;
 	}
@@ -406,18 +439,17 @@ static void apply_with_hidden_use(const struct redis_command *command, struct va
 static enum command_end complete_command(struct redis_command *command, struct value *value,
                                          struct command_result *out)
 {
-	uint64_t reset_until_ns = reset_until(command, value);
+	uint64_t reset_until_ns = reset_until(command, value); /* before the reset is applied */
+	bool script_has_granted = algo_op_consumes(command->call.op) && !command_only_reads(command) &&
+	                          !is_decided_by_c(command);
 
 	command->is_converted = value->fit == VALUE_CONVERTS;
 	if (command->attempt.kind == KIND_SWAP && value->granted_count > 0)
 		return set_outcomes_of_swap(command, out) ? COMMAND_DONE : COMMAND_FAILED;
-	if (command->attempt.kind < KIND_BUCKET || command_only_reads(command) ||
-	    !algo_op_consumes(command->call.op))
-		value->granted_count = C_DECIDES;
 	if (hides_use(command, value))
 		apply_with_hidden_use(command, value, out);
 	else
-		apply_requests(command, value->granted_count, value, out);
+		apply_requests(command, script_has_granted ? value->granted_count : C_DECIDES, value, out);
 	command->settlement.state = value->state;
 	if (command->call.op == ALGO_RESET)
 		out->until_ns[0] = reset_until_ns;
@@ -500,7 +532,7 @@ static enum command_end end_try(struct redis_command *command, struct value *val
 		if (own != REFUSED)
 			return withhold(command, value, own, out);
 		if (command->attempt.may_be_queued)
-			return leave_queue_or(command, COMMAND_AGAIN);
+			return leave_queue(command);
 		break;
 	case GRANTED:
 		break;

@@ -46,29 +46,27 @@ uint64_t command_clock(const struct redis_reply *reply, size_t n)
 }
 
 /*
- * Reads how many requests of the i-th command were granted. *granted_count has their number, and
- * all were granted, unless the reply has a pair for the command after the clock: its number (from
- * 1), and the count or an enum undecided. Pairs stand in the order of commands. Returns false if
+ * Finds the pair of the i-th command. Behind the clock, a reply has pairs of two integers for the
+ * commands that were not granted in full: the number of the command, from 1, and its result. They
+ * stand in the order of commands. Sets *result to NULL if the command has no pair. Returns false if
  * the reply is invalid.
  */
-static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t i,
-                               int64_t *granted_count)
+static bool find_pair(const struct redis_reply *reply, size_t n, size_t i,
+                      const struct redis_reply **result)
 {
-	const struct redis_reply *partial = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
-	size_t low = 0, high = partial ? (reply->count - n - 1) / 2 : 0;
+	const struct redis_reply *pairs = reply->type == REDIS_ARRAY ? reply->items + n + 1 : NULL;
+	size_t low = 0, high = pairs ? (reply->count - n - 1) / 2 : 0;
 
+	*result = NULL;
 	while (low < high) {
 		size_t middle = (low + high) / 2;
-		const struct redis_reply *pair = &partial[2 * middle];
+		const struct redis_reply *pair = &pairs[2 * middle];
 
 		if (pair[0].type != REDIS_INTEGER || pair[1].type != REDIS_INTEGER)
 			return false;
 		if (pair[0].integer == (int64_t)i + 1) {
-			bool is_valid =
-			    pair[1].integer >= UNDECIDED_HAS_CHUNKS && pair[1].integer < *granted_count;
-
-			*granted_count = pair[1].integer;
-			return is_valid;
+			*result = &pair[1];
+			return true;
 		}
 		if (pair[0].integer <= (int64_t)i)
 			low = middle + 1;
@@ -78,22 +76,46 @@ static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t
 	return true;
 }
 
-/* Reads the state from value->text; one of other parameters is converted as of value->time. */
+/*
+ * Reads how many requests of the i-th command were granted: all of `request_count`, or the result
+ * in the command's pair, which is less; a negative one is an enum undecided. Returns false if the
+ * reply is invalid.
+ */
+static bool read_granted_count(const struct redis_reply *reply, size_t n, size_t i,
+                               int64_t request_count, int64_t *granted_count)
+{
+	const struct redis_reply *result;
+
+	if (!find_pair(reply, n, i, &result))
+		return false;
+	*granted_count = result ? result->integer : request_count;
+	return !result || (*granted_count < request_count && *granted_count >= UNDECIDED_LEAST);
+}
+
+/* Converts a state that is still in use from the parameters that it was written under. */
+static void convert_state(const struct algo_limit *limit, struct value *value)
+{
+	uint64_t whole_end_ns;
+
+	/* If it has a former end, nothing was granted since an earlier conversion. */
+	if (value->former_end_ns == 0)
+		value->former_end_ns = value->state.until_ns;
+	/* As of now: no server knows when the others began to use other parameters. */
+	whole_end_ns =
+	    algo_convert_now(limit, &value->former_layout, value->time.now_ns, &value->state);
+	value->hidden_use_ns = whole_end_ns - value->state.until_ns; /* 0 unless the state was cut */
+}
+
+/* Reads the state from value->text, and converts it if it was written under other parameters. */
 bool command_read_state(const struct redis_command *command, struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
 	struct slice text = {value->text.data, value->text.len - value->chunks.len};
+	size_t added_uses_max = command->request_count + 1;
 
-	value->fit = value_read(limit, text, command->request_count + 1, value);
-	/* Converted as of now: no server knows when the others began to use other parameters. */
-	if (value->fit == VALUE_CONVERTS && value->state.until_ns > value->time.now_ns) {
-		if (value->former_end_ns ==
-		    0) /* otherwise nothing was granted since an earlier conversion */
-			value->former_end_ns = value->state.until_ns;
-		value->hidden_use_ns =
-		    algo_convert_now(limit, &value->former_layout, value->time.now_ns, &value->state);
-		value->hidden_use_ns -= value->state.until_ns;
-	}
+	value->fit = value_read(limit, text, added_uses_max, value);
+	if (value->fit == VALUE_CONVERTS && value->state.until_ns > value->time.now_ns)
+		convert_state(limit, value);
 	if (value->fit == VALUE_OTHER) {
 		value->state = (struct algo_state){0, 0};
 		value->uses.count = 0;
@@ -110,13 +132,14 @@ static bool read_bare_number(const struct redis_command *command, uint64_t numbe
                              struct value *value)
 {
 	const struct algo_limit *limit = command->limit;
-	unsigned less = limit->algorithm->word_less; /* the text has the word plus this */
+	unsigned less = limit->algorithm->word_less; /* a state's word is the count less this */
 
 	if (command->attempt.kind == KIND_BUCKET) {
 		value->state.until_ns = number * 1000;
 		return number <= INT64_MAX / 1000;
 	}
-	if (command->attempt.kind != KIND_WINDOW || !limit->cache || number < less ||
+	/* The end of a window follows from the clock alone if the window is the calendar's. */
+	if (command->attempt.kind != KIND_WINDOW || !algo_has_calendar(limit) || number < less ||
 	    number - less > UINT32_MAX)
 		return false;
 	value->state.until_ns =
@@ -143,28 +166,30 @@ static bool read_units_reply(struct slice text, struct chunk_settlement *units)
 }
 
 /*
- * Reads and removes the suffixes of a state: behind a `|` its former end or the queue for a swap,
- * and behind a `;` chunks: their entries in a value, or a script's answer about them. Returns false
- * if the text is invalid.
+ * Reads the text of a value: the state, behind a `;` chunks, and behind a `|` the state's former
+ * end, or the queue for a swap, which only scripts read. A script that handles chunks replaces them
+ * by its answer about them, unless it returns the value as it is. Returns false if the text is
+ * invalid.
  */
-static bool read_suffixes(struct redis_command *command, struct value *value)
+static bool read_suffixes(struct redis_command *command, struct slice text, struct value *value)
 {
-	struct slice suffix = slice_cut(&value->text, '|'), state;
 	bool is_raw_value = value->granted_count == UNDECIDED_VALUE_DIFFERS;
+	struct slice before_bar = slice_cut(&text, '|'), after_bar = text;
+	struct slice after_state = before_bar, state = slice_cut(&after_state, ';');
 
-	if (!parse_u64(value->text, &value->former_end_ns)) /* otherwise it is the queue for a swap */
+	if (!parse_u64(after_bar, &value->former_end_ns)) /* it is the queue */
 		value->former_end_ns = 0;
-	value->text = suffix;
-	state = slice_cut(&suffix, ';');
-	if (state.len == value->text.len) /* a script that handles chunks always answers about them */
+	value->text = before_bar;
+	if (state.len == before_bar.len)
 		return !command_handles_chunks(command) || is_raw_value;
 	if (!command_handles_chunks(command)) {
+		/* Otherwise the text is invalid as a state, so it counts as another limit's. */
 		value->has_chunks = chunk_units_supported(command->limit);
 	} else if (is_raw_value) {
-		value->chunks = (struct slice){state.data + state.len, value->text.len - state.len};
+		value->chunks = (struct slice){before_bar.data + state.len, before_bar.len - state.len};
 	} else {
 		value->text = state;
-		return read_units_reply(suffix, &command->settlement);
+		return read_units_reply(after_state, &command->settlement);
 	}
 	return true;
 }
@@ -183,8 +208,7 @@ static bool read_reply_item(struct redis_command *command, const struct redis_re
 		return command_read_state(command, value);
 	case REDIS_TEXT:
 		value->has_text = true;
-		value->text = found->text;
-		return read_suffixes(command, value) && command_read_state(command, value);
+		return read_suffixes(command, found->text, value) && command_read_state(command, value);
 	case REDIS_NIL:
 		return command_read_state(command, value);
 	default:
@@ -209,12 +233,13 @@ static void update_refund_name(struct redis_command *command, const struct value
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
                         const struct redis_reply *reply, struct value *value)
 {
+	bool is_swap = command->attempt.kind == KIND_SWAP; /* which is done for all requests, or not */
 	struct redis_reply found;
 
-	*value = (struct value){.clock_ns = command_clock(reply, n),
-	                        .granted_count =
-	                            command->attempt.kind == KIND_SWAP ? 1 : command->request_count};
-	if (value->clock_ns == 0 || !read_granted_count(reply, n, i, &value->granted_count))
+	*value = (struct value){.clock_ns = command_clock(reply, n)};
+	if (value->clock_ns == 0 ||
+	    !read_granted_count(reply, n, i, is_swap ? 1 : command->request_count,
+	                        &value->granted_count))
 		return false;
 	found = reply_item(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));

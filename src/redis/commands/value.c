@@ -3,8 +3,9 @@
  * which come from outside and may be anything.
  *
  * A value is its *header* (the algorithm and the parameters, so that another limit's value is not
- * mistaken for this one's) and its fields: an end and a word, or a list of uses. A time has 16
- * digits, microseconds of Unix time, or 19, nanoseconds.
+ * mistaken for this one's) and its fields. These are the end of the state and its *word*, one more
+ * number (a window's count, or a bucket's fraction of a nanosecond); or a list of uses. A time has
+ * 16 digits, microseconds of Unix time, or 19, nanoseconds.
  */
 #include "redis/commands/value.h"
 
@@ -14,10 +15,9 @@
 #include "algo/rates/bucket.h"
 #include "base/time/zone.h"
 
-#define US_DIGITS    16
-#define NS_DIGITS    19
-#define UNDER_DIGITS 10
-#define COUNT_DIGITS 10
+#define US_DIGITS   16
+#define NS_DIGITS   19
+#define WORD_DIGITS 10
 /* A bucket's value lives until the end of a block of time: a minute, or the time of some tokens. */
 #define BLOCK_US     UINT64_C(60000000)
 #define BLOCK_TOKENS 16
@@ -41,8 +41,12 @@ static char *add_period(char *at, uint64_t ns)
 	static const struct {
 		const char *name;
 		uint64_t ns;
-	} units[] = {{"w", 7 * NS_PER_DAY}, {"d", NS_PER_DAY},   {"h", 3600 * NS_PER_S},
-	             {"m", 60 * NS_PER_S},  {"s", NS_PER_S},     {"ms", NS_PER_MS},
+	} units[] = {{"w", 7 * NS_PER_DAY},
+	             {"d", NS_PER_DAY},
+	             {"h", 3600 * NS_PER_S},
+	             {"m", 60 * NS_PER_S},
+	             {"s", NS_PER_S},
+	             {"ms", NS_PER_MS},
 	             {"ns", 1}};
 	size_t i = 0;
 
@@ -53,7 +57,10 @@ static char *add_period(char *at, uint64_t ns)
 	return add_text(at, units[i].name);
 }
 
-/* Adds a calendar window's length in its units, its zone, and its week's start. */
+/*
+ * Adds a calendar window's length in its units, its zone, and its week's start. A `base` limit has
+ * the calendar's days, but the period of its rate is a duration.
+ */
 static char *add_calendar(char *at, const struct algo_limit *limit)
 {
 	static const char *const units[] = {
@@ -92,14 +99,17 @@ static char *add_layout(char *at, const struct algo_limit *limit)
 	return format_u64(at, (uint64_t)layout.second + 1);
 }
 
-/* Writes the header with a blank at its end. Returns its length. */
+/*
+ * Writes the header with a blank at its end. Returns its length. Ad-hoc limits share states however
+ * their parameters differ, so their header has none.
+ */
 size_t value_header(const struct algo_limit *limit, char header[VALUE_HEADER_MAX])
 {
 	char *at = add_text(header, limit->algorithm->name);
 
 	*at++ = ' ';
 	if (!limit->is_adhoc) {
-		if (limit->cache)
+		if (algo_has_calendar(limit))
 			at = add_calendar(at, limit);
 		else if (limit->algorithm->layout)
 			at = add_layout(at, limit);
@@ -123,8 +133,8 @@ static bool read_layout_number(struct slice text, uint32_t *number)
 }
 
 /*
- * Whether the header differs from the limit's only in the two numbers of its layout; removes the
- * header from *text, and sets *former to these numbers.
+ * Whether the header differs from the limit's only in the two numbers of its layout. If so, removes
+ * the header from *text, and sets *former to these numbers; otherwise *text is of no use any more.
  */
 static bool skip_other_header(const struct algo_limit *limit, struct slice *text,
                               struct algo_layout *former)
@@ -191,8 +201,11 @@ static bool read_word_state(const struct algo_limit *limit, struct slice text, s
 	return true;
 }
 
-/* Writes such a state. Without word_less, an end in whole microseconds and a word of 0 need no
- * word. */
+/*
+ * Writes the state of a limit without a record. With word_less the word stands for a count, which
+ * is always written: END COUNT. Without it the word is a fraction of a nanosecond: END alone if
+ * that is in whole microseconds, otherwise END in nanoseconds and the fraction.
+ */
 static void write_word_state(const struct algo_limit *limit, const struct algo_state *state,
                              struct buffer *out)
 {
@@ -205,13 +218,13 @@ static void write_word_state(const struct algo_limit *limit, const struct algo_s
 		write_time(out, state->until_ns);
 	if (less > 0 || has_fraction) {
 		buffer_add_text(out, " ");
-		write_digits(out, (uint64_t)state->word + less, UNDER_DIGITS);
+		write_digits(out, (uint64_t)state->word + less, WORD_DIGITS);
 	}
 }
 
 /*
- * Reads a use: end:units, or end:units:name if the name differs from the end. The state's own end
- * and name are those of the last use. If that one was refunded, they follow as a use of no units.
+ * Reads a use: end:units, or end:units:name if the name differs from the end. A use of no units
+ * stands for the last one if that was refunded: it has the state's own end and name.
  */
 static bool read_use(struct slice text, struct uses_entry *use)
 {
@@ -244,47 +257,40 @@ static bool is_after(const struct uses_entry *a, const struct uses_entry *b)
 }
 
 /*
- * The end and name of the state, as a use of no units, if this is its last use. The state of leases
- * has none; only a log has names.
+ * Reads a list of uses into value->uses, which is empty, and has memory for them. The last use ends
+ * the state, except of leases; only a log has names.
  */
-static struct uses_entry state_end(const struct algo_limit *limit, const struct uses_entry *last)
-{
-	if (limit->record == ALGO_RECORD_LEASES)
-		return (struct uses_entry){0};
-	return (struct uses_entry){0, last->until_ns,
-	                           limit->record == ALGO_RECORD_LOG ? last->id : last->until_ns};
-}
-
-/* Reads a list of uses into value->uses, which has memory for them. */
 static bool read_uses_state(const struct algo_limit *limit, struct slice text, struct value *value)
 {
 	struct uses *uses = &value->uses;
-	struct uses_entry end = {0};
 	uint64_t units = 0;
 
 	while (text.len > 0) {
 		struct uses_entry *use = &uses->entries[uses->count];
 
-		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use) ||
-		    (uses->count > 0 && !is_after(use, use - 1) && use->units > 0))
+		if (uses->count > limit->width || !read_use(slice_cut(&text, ' '), use))
 			return false;
-		if (use->units == 0 && text.len > 0) /* the state's own end stands last */
+		if (use->units == 0) {
+			if (text.len > 0) /* it is not the last one */
+				return false;
+		} else if (uses->count > 0 && !is_after(use, use - 1)) {
 			return false;
-		end = state_end(limit, use);
-		if (use->units == 0)
-			end.id = use->id;
-		else
+		} else {
 			uses->count++;
-		units += use->units;
+			units += use->units;
+		}
+		if (limit->record != ALGO_RECORD_LEASES)
+			uses->until_ns = use->until_ns;
+		if (limit->record == ALGO_RECORD_LOG)
+			uses->newest_id = use->id;
 	}
-	uses->until_ns = end.until_ns;
-	uses->newest_id = limit->record == ALGO_RECORD_LOG ? end.id : 0;
-	return end.until_ns > 0 || uses->count > 0 ? units <= UNITS_MAX : false;
+	return (uses->until_ns > 0 || uses->count > 0) && units <= UNITS_MAX;
 }
 
 /*
- * Writes the uses of slots and days; other lists are written by scripts only. Returns the last end,
- * or 0 if there is none and nothing was written.
+ * Writes the uses of slots and days; other lists are written by scripts only. The state's own end
+ * is written, too, if it is not that of the last use: the last use was refunded, or is a window
+ * that ends after its day. Returns the last end, or 0 if there is none and nothing was written.
  */
 static uint64_t write_uses_state(const struct uses *uses, struct buffer *out)
 {
