@@ -8,16 +8,6 @@
 
 /* The output space of a connection when pending answers have used up NET_PENDING_MAX. */
 #define ONE_ANSWER_BYTES ((size_t)1 << 10)
-/* An output buffer that has grown beyond this is not kept for the next use. */
-#define OUTPUT_CAPACITY_MAX ((size_t)1 << 20)
-
-void output_reset(struct buffer *out)
-{
-	out->len = 0;
-	out->failed = false;
-	if (out->capacity > OUTPUT_CAPACITY_MAX)
-		buffer_free(out);
-}
 
 void net_loop_flush(struct net_loop *loop)
 {

@@ -1,8 +1,13 @@
-/* socket_write.c: writes to a connection's socket, and queues bytes that it does not accept yet. */
+/*
+ * socket_write.c: writes to a connection's socket, queues bytes that it does not accept yet, and
+ * empties the buffers that were written.
+ */
 #include "net/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define OUTPUT_CAPACITY_MAX ((size_t)1 << 20)
 
 struct write {
 	uv_write_t request;
@@ -64,4 +69,12 @@ void conn_send(struct net_conn *conn, struct slice bytes)
 		n = queue_write(conn, (struct slice){bytes.data + n, bytes.len - (size_t)n});
 	if (n < 0)
 		conn_fail(conn, n);
+}
+
+void output_reset(struct buffer *out)
+{
+	out->len = 0;
+	out->failed = false;
+	if (out->capacity > OUTPUT_CAPACITY_MAX)
+		buffer_free(out);
 }
