@@ -98,6 +98,12 @@ static inline struct cell cell_with_word(struct cell cell, uint32_t word)
 	return (struct cell){cell.low >> 32 << 32 | word, cell.high};
 }
 
+/* The same cell with another generation. */
+static inline struct cell cell_with_generation(struct cell cell, unsigned generation)
+{
+	return (struct cell){cell.low, (cell.high & ~UINT64_C(15)) | generation};
+}
+
 /* Counts accesses in a test that bounds the work of a request; it compiles the callers again. */
 #ifdef CELL_COUNTS
 void cell_touch(const struct cell *cell);

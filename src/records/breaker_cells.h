@@ -91,11 +91,12 @@ static inline bool breaker_is_in_flight(const struct breaker_params *params, str
 	       (cell_generation(cell) | BREAKER_SINGLE) == (params->in_flight_mark | BREAKER_SINGLE);
 }
 
-/** Whether a cell is an in-flight entry that several permits share. */
+/** Whether a cell is a shared entry of a limit without max_concurrent, whose own mark that is. */
 static inline bool breaker_is_shared_entry(const struct breaker_params *params, struct cell cell,
                                            uint32_t tag)
 {
-	return breaker_is_in_flight(params, cell, tag) && !breaker_entry_is_single(cell);
+	return breaker_may_be_in_flight(cell.low, tag) &&
+	       cell_generation(cell) == params->in_flight_mark;
 }
 
 /** Whether an entry has timed out, or a clock that was set back since has put it too far ahead. */

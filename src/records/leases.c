@@ -30,8 +30,7 @@ static bool lease_matches(const struct leases_match *match, struct cell lease)
 /* The cell of `lease` when it is free: without the generation PINNED. */
 static struct cell free_cell_of_lease(struct cell lease)
 {
-	lease.high &= ~UINT64_C(15);
-	return lease;
+	return cell_with_generation(lease, 0);
 }
 
 /* The same lease without its permit's id, so that no report or refund by the id finds it. */

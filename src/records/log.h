@@ -10,21 +10,26 @@
  *     up to 128 cells   cost 7 | index 7 | span 7 | lead 7 | 4   sum 15 | 3 | span 7 | lead 7
  *     more              cost 14 | index 14 | lead 4              sum 15 | span 3 | lead 14
  *
- * - index: the header entry's own index in the record.
+ * - index: that of the header's *own cell* in the record, to which its entry is copied when the
+ * next entry takes over the header.
  * - sum: the costs of all entries up to and with this one, modulo 2^15. The units in use are
  *   therefore the difference of two sums.
- * - span: a hint how many entries of the record were live when the next entry came, an entry of the
- *   record included. A header repeats the span of the entry before it. In 3 bits it is the greatest
- *   power of 4 that is not more.
+ * - span: a hint how many entries of the record were live when the next entry came, the entry
+ *   itself included: so far back was the oldest live one. A header repeats the span of the entry
+ *   before it. In 3 bits it is the greatest power of 4 that is not more.
  * - lead: an entry ends `lead` nanoseconds before its `until`. No two entries of a key have the
  *   same `until`, so it names one entry, and no header value comes back. In 4 bits a lead is 0, a
  *   power of two up to 2^12, or a code. By a code the header ends when the entry before it does, or
- *   when the cell at its own index does, which may be a note that is GONE. Names are chosen so that
- *   one of these fits. Only where more names are given out at one instant than a lead can tell
- *   apart, entries end later than they should, by microseconds at most.
+ *   when its own cell does. That may be a *note*, a cell marked GONE that has no request but only
+ *   an end. Names are chosen so that one of these fits. Only where more names are given out at one
+ *   instant than a lead can tell apart, entries end later than they should, by microseconds at
+ * most.
  *
  * FIRST marks an entry before which nothing is read; no span reaches over it. A header of cost 0
- * was refunded or is a reset, and the cell at its index is free.
+ * was refunded or is a reset, and its own cell is free.
+ *
+ * A refund moves the header back in the ring. The cells that it leaves are *stale*: read backward
+ * round the ring, they come after older entries, but their names are later than theirs.
  */
 #ifndef RECORDS_LOG_H
 #define RECORDS_LOG_H
@@ -51,12 +56,12 @@ static inline struct log_header log_header(unsigned record_cells, uint32_t word)
 }
 
 /*
- * Bits of an entry's generation. GONE says that the entry is refunded, MOVING that it moves to the
- * index before it, whose entry is GONE. Both bits are PART: only some units of the entry are
- * refunded, which its span says, or its lead in a record that is not narrow. The entry that comes
- * next takes over the rest.
+ * Bits of an entry's generation; most entries are PLAIN. GONE says that the entry is refunded,
+ * MOVING that it moves to the index before it, whose entry is GONE. Both bits are PART: only some
+ * units of the entry are refunded, whose number it stores in place of its span, or of its lead in a
+ * record that is not narrow. The entry that comes next takes over the rest.
  */
-enum { LOG_LATER = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 };
+enum { LOG_PLAIN = 0, LOG_FIRST = 1, LOG_GONE = 2, LOG_MOVING = 4, LOG_PART = 6 };
 
 #define LOG_SUM 0x7fffu
 
@@ -69,13 +74,13 @@ struct log_view {
 	uint64_t units_in_use;
 	unsigned header_cost, header_span; /* of the header's entry */
 	unsigned index, lead_ns;           /* as well */
-	unsigned first_mark;               /* LOG_FIRST if the header's entry has it, or 0 */
+	bool is_first;                     /* the header's entry is FIRST */
 	unsigned live_count;               /* live entries of the record */
 	unsigned sum_before_oldest;        /* the sum before the oldest live entry */
 	struct cell own_cell, newest_cell; /* the cell at the header's index, and the one before */
 	uint64_t read_at_ns;               /* now, or the newest entry's time if that is later */
 	bool has_live_header;              /* otherwise there is no state, or: */
-	bool is_merged;                    /* all units in use become one entry of a new header */
+	bool is_merged; /* the header is useless: all units in use shall be one entry of a new one */
 };
 
 static inline unsigned log_sum(struct cell entry)
@@ -100,9 +105,21 @@ static inline unsigned log_lead_max(const struct record *record)
 	return (1u << log_lead_bits(record)) - 1;
 }
 
+/* Whether an entry has at least one of these bits. */
 static inline bool log_has_mark(struct cell entry, unsigned state)
 {
 	return cell_generation(entry) & state;
+}
+
+/* Entries are named by the time in their cells. */
+static inline bool log_has_same_name(struct cell entry, struct cell other)
+{
+	return (entry.high ^ other.high) >> 4 == 0;
+}
+
+static inline bool log_is_named_later(struct cell entry, struct cell other)
+{
+	return (int64_t)((other.high & ~UINT64_C(15)) - (entry.high & ~UINT64_C(15))) < 0;
 }
 
 static inline bool log_is_partly_refunded(struct cell entry)
@@ -163,7 +180,8 @@ static inline unsigned log_refunded_units(const struct record *record, struct ce
 	return log_is_narrow(record->width) ? low >> log_lead_bits(record) : low & log_lead_max(record);
 }
 
-static inline bool log_is_before(struct cell entry, struct cell newest)
+/* Whether the sum of an entry may be that of one before `newest`. Sums wrap. */
+static inline bool log_sum_is_before(struct cell entry, struct cell newest)
 {
 	return ((log_sum(newest) - log_sum(entry)) & LOG_SUM) <= ALGO_LOG_MAX;
 }
@@ -206,7 +224,7 @@ unsigned log_pack_lead(const struct log_view *header);
 /* Whether the header's cell can store the lead, so that a reader finds the same end. */
 bool log_header_fits(const struct log_view *header);
 
-/* Wants a header of these fields. `is_final`: RECORD_FINAL or RECORD_INTERIM. */
+/* Wants a header of these fields. `is_final`: the call is decided once the header is swapped. */
 void log_want_header(struct record_change *change, const struct log_view *header, bool is_final);
 
 void log_want_entry(struct record_change *change, const struct log_view *view, unsigned back,

@@ -30,7 +30,6 @@ static inline struct cell make_whole_entry(const struct record *record, struct l
 }
 
 /* A PART stores its refunded units in place of the span, or of the lead in a wide record. */
-
 struct cell log_make_entry(const struct record *record, struct log_fields entry)
 {
 	if ((entry.state & LOG_PART) != LOG_PART)
@@ -49,7 +48,7 @@ static bool entry_ends_at(const struct record *record, struct cell entry, uint64
 
 static bool header_ends_with_newest(const struct log_view *header, uint64_t end_ns)
 {
-	return !header->first_mark && entry_ends_at(header->record, header->newest_cell, end_ns);
+	return !header->is_first && entry_ends_at(header->record, header->newest_cell, end_ns);
 }
 
 /* The 4-bit code of the lead in a header of a wide record. */
@@ -94,18 +93,29 @@ void log_set_name_and_lead(struct log_view *header, uint64_t least_name_ns, uint
 	header->until_ns = u64_max(least_name_ns, end_ns + header->lead_ns);
 }
 
-/* Sets `change` to a swap of the header for one with these fields. */
+/*
+ * The word of a header, which log_header() unpacks:
+ *
+ *     narrow record    cost 7 | index 7 | span 7 | lead 7 | 4
+ *     wide record      cost 14 | index 14 | code of the lead 4
+ */
+static uint32_t pack_header_word(const struct log_view *header)
+{
+	if (log_is_narrow(header->record->width))
+		return header->header_cost << 25 | header->index << 18 | header->header_span << 11 |
+		       header->lead_ns << 4;
+	return header->header_cost << 18 | header->index << 4 | log_pack_lead(header);
+}
+
+/*
+ * Sets `change` to a swap of the header for one with the header's fields of a view. If it is final,
+ * the decision on the call stands once the swap is made; otherwise the call is decided anew.
+ */
 void log_want_header(struct record_change *change, const struct log_view *header, bool is_final)
 {
-	uint32_t word;
-
-	if (log_is_narrow(header->record->width))
-		word = header->header_cost << 25 | header->index << 18 | header->header_span << 11 |
-		       header->lead_ns << 4;
-	else
-		word = header->header_cost << 18 | header->index << 4 | log_pack_lead(header);
 	change->want = RECORD_WANT_HEADER;
-	change->header = cell_make(header->record->tag, header->until_ns, word, header->first_mark);
+	change->header = cell_make(header->record->tag, header->until_ns, pack_header_word(header),
+	                           header->is_first ? LOG_FIRST : LOG_PLAIN);
 	change->is_final = is_final;
 }
 

@@ -3,13 +3,24 @@
  *
  * A log has the newest request in the key's header, a cell in a table, and the others in a record,
  * a ring of cells. `back` counts backward from the header's index: 1 is the newest entry of the
- * record. An entry is named by its `until`. A function `want_…` changes no cell: it describes the
- * next swap in `*change`. The caller carries it out, and calls again until no change is wanted.
+ * record. An entry has
+ *
+ * - a *name*, its `until`, which no other entry has, and by which a call may refund it;
+ * - a *lead*: it ends so many nanoseconds before its name;
+ * - a *sum*, of the costs of all entries up to and with its own (modulo LOG_SUM + 1), so its own
+ *   cost is the difference from the sum of the entry before it;
+ * - a *span*, a hint how many entries were live when the next one came;
+ * - marks: it is FIRST if nothing before it counts, otherwise PLAIN, and besides GONE, MOVING, or
+ *   both. Both together are PART: only some of its units are refunded.
  *
  * The header's own entry is refunded by a swap of the header. An entry of the record is marked
- * GONE, which only one thread can do, and still counts then. Each newer entry moves back by one
- * index, over the gap, and at last the header does. The header's swap makes the refund effective.
- * See want_close_gap. A PART is an entry of which only some units are refunded.
+ * GONE, which only one thread can do, and still counts then. The index of a GONE entry is a gap.
+ * Each newer entry moves back by one index, over the gap, and at last the header does. The header's
+ * swap makes the refund effective (want_close_gap). A PART is handled as a GONE entry, but the
+ * entry that takes over its index also takes over the units of it that are not refunded.
+ *
+ * A function `want_…` changes no cell: it describes the next swap in `*change`. The caller carries
+ * it out, and calls again until no change is wanted.
  */
 #include "records/log.h"
 
@@ -30,23 +41,21 @@ static uint64_t name_of_entry(const struct log_view *view, struct cell entry)
 }
 
 /*
- * The units of the entry `cell`, `back` before the header's. Returns 0 if the entry before it has
- * left.
+ * The cost of the entry `cell`, `back` before the header's: what its sum has more than that of the
+ * entry before it. Returns 0 if that is unknown, because the cell before has a stale entry or none.
  */
 static unsigned entry_units(const struct log_view *view, unsigned back, struct cell cell)
 {
 	struct cell earlier;
-	bool is_still_before;
+	bool is_earlier;
 
-	if (log_has_mark(cell, LOG_FIRST))
+	if (log_has_mark(cell, LOG_FIRST)) /* the sums begin with it */
 		return log_sum(cell);
 	if (back + 1 > view->record->width)
 		return 0;
 	earlier = log_entry(view, back + 1);
-	is_still_before =
-	    cell_tag(earlier) == view->record->tag && log_is_before(earlier, cell) &&
-	    cell_ahead_ns(earlier, view->read_at_ns) <= cell_ahead_ns(cell, view->read_at_ns);
-	if (!is_still_before)
+	is_earlier = cell_tag(earlier) == view->record->tag && !log_is_named_later(earlier, cell);
+	if (!is_earlier || !log_sum_is_before(earlier, cell))
 		return 0;
 	return (log_sum(cell) - log_sum(earlier)) & LOG_SUM;
 }
@@ -60,7 +69,7 @@ static struct cell partly_refunded(const struct record *record, struct cell entr
 	                                          cell_generation(entry) | LOG_PART, units});
 }
 
-/* The refunded units of the GONE entry `back` before the header's. */
+/* The refunded units of the GONE entry, or PART, `back` before the header's. */
 static unsigned refunded_units(const struct log_view *view, unsigned back, struct cell gone)
 {
 	return log_is_partly_refunded(gone) ? log_refunded_units(view->record, gone)
@@ -127,6 +136,14 @@ static struct log_progress progress_from(const struct log_view *view, unsigned b
 	                             .back = (uint16_t)back};
 }
 
+/* Lets the next steps close the gap of the entry `gone`, `back` before the header's. */
+static void close_gap_next(const struct log_view *view, unsigned back, struct cell gone,
+                           struct record_change *change)
+{
+	change->gap_name_ns = name_of_entry(view, gone);
+	change->progress = progress_from(view, back);
+}
+
 static bool entry_is_unchanged(const struct log_view *view, unsigned back, struct cell cell)
 {
 	return cell_bits(log_entry(view, back)) == cell_bits(cell);
@@ -135,69 +152,77 @@ static bool entry_is_unchanged(const struct log_view *view, unsigned back, struc
 /*
  * Wants the next change for `cell`, which is MOVING to the index of the GONE entry before it (the
  * gap): its copy there, or, once copied, the mark GONE at its own index. If neither fits, the
- * record is damaged, and the cell stays. If the cell has changed, the GONE entry may have come to
- * its index afterwards, so the record is read again.
+ * record is damaged, and the cell becomes PLAIN. If the cell has changed, the GONE entry may have
+ * come to its index afterwards, so the record is read again.
  */
 static void want_finish_move(const struct log_view *view, unsigned back, struct cell cell,
                              struct record_change *change)
 {
 	struct cell gap = log_entry(view, back + 1);
-	unsigned sum = log_sum(cell);
-	bool is_copied = (cell.high ^ gap.high) >> 4 == 0; /* both have the same name */
+	bool is_copied = log_has_same_name(cell, gap);
+	unsigned sum_in_gap, span_in_gap;
 
-	if (!entry_is_unchanged(view, back, cell))
+	if (!entry_is_unchanged(view, back, cell)) {
 		change->want = RECORD_WANT_AGAIN;
-	else if (!is_copied && log_has_mark(gap, LOG_GONE))
+	} else if (!is_copied && log_has_mark(gap, LOG_GONE)) {
+		sum_in_gap = log_sum(cell) - refunded_units(view, back + 1, gap);
+		span_in_gap = (unsigned)u64_max(sat_sub(view->live_count, back), 1);
 		log_want_entry(change, view, back + 1, gap,
-		               with_state(view->record, cell, sum - refunded_units(view, back + 1, gap),
-		                          (unsigned)u64_max(sat_sub(view->live_count, back), 1),
+		               with_state(view->record, cell, sum_in_gap, span_in_gap,
 		                          cell_generation(gap) & LOG_FIRST));
-	else
+	} else { /* the move is over, or in a damaged record has no gap to go to */
 		log_want_entry(change, view, back, cell,
-		               with_state(view->record, cell, sum, log_span(view->record, cell),
-		                          is_copied ? LOG_GONE : LOG_LATER));
+		               with_state(view->record, cell, log_sum(cell), log_span(view->record, cell),
+		                          is_copied ? LOG_GONE : LOG_PLAIN));
+	}
 }
 
 /*
- * Counts how many of the newest entries are wholly GONE, and finds the oldest of them. Entries read
- * as GONE behind these stay so under this header, since only the next entry moves to their index.
+ * Counts how many of the newest entries are wholly GONE, and finds the oldest of them. They may be
+ * read one after the other: only the next newer entry moves to the index of a GONE one, and that is
+ * GONE, too, or the header. So under this header they stay GONE.
  */
 static unsigned count_gone_run(const struct log_view *view, struct cell *oldest_gone)
 {
 	unsigned n = 0;
+	bool has_first = false; /* before a FIRST entry no other counts */
 
-	while (n < GONE_RUN_MAX && n < view->live_count &&
-	       !(n > 0 && log_has_mark(*oldest_gone, LOG_FIRST))) {
+	while (n < GONE_RUN_MAX && n < view->live_count && !has_first) {
 		struct cell cell = log_entry(view, n + 1);
 
 		if (!log_has_mark(cell, LOG_GONE) || log_is_partly_refunded(cell))
 			break;
 		*oldest_gone = cell;
+		has_first = log_has_mark(cell, LOG_FIRST);
 		n++;
 	}
 	return n;
 }
 
-/* The header moved by `back` to the index of the entry `gone`, which it takes the place of. */
+/*
+ * The header moved by `back` to the index of the entry `gone`, which it takes the place of. That
+ * may be a PART only if it is the newest entry: then the header takes over the rest of its units.
+ */
 static struct log_view header_moved_back(const struct log_view *view, unsigned back,
                                          struct cell gone)
 {
 	struct log_view header = *view;
+	unsigned cost = view->header_cost + (back == 1 ? rest_of_newest(view, gone) : 0);
 
 	header.index = record_back(view->record, view->index, back);
-	header.first_mark = cell_generation(gone) & LOG_FIRST;
+	header.is_first = log_has_mark(gone, LOG_FIRST);
 	header.header_span = view->live_count - back;
-	header.own_cell = gone;
-	header.newest_cell = (struct cell){0, 0};
-	header.header_cost = (unsigned)u64_min(
-	    view->header_cost + (back == 1 ? rest_of_newest(view, gone) : 0),
-	    log_cost_max(view->record)); /* more than this is a full log in any case */
+	header.own_cell = gone; /* by the end of which the header's word may store its own */
+	header.newest_cell = (struct cell){0, 0}; /* not loaded */
+	/* If the cost is more than the word can store, the log is full in any case. */
+	header.header_cost = (unsigned)u64_min(cost, log_cost_max(view->record));
 	return header;
 }
 
 /*
  * Wants a header at the index of the oldest of all GONE entries next to it, so that one swap drops
- * them all. Returns false if there are none, or if the header's word can't store such an end.
+ * them all. Returns false if there are none, or if the word of a header there can't store that it
+ * ends when the present one does. A header without units may get another name for that.
  */
 static bool want_drop_gone_run(const struct log_view *view, struct record_change *change)
 {
@@ -209,7 +234,7 @@ static bool want_drop_gone_run(const struct log_view *view, struct record_change
 	if (back == 0)
 		return false;
 	header = header_moved_back(view, back, oldest_gone);
-	if (!log_header_fits(&header) && header.header_cost == 0) /* no caller knows its name */
+	if (!log_header_fits(&header) && header.header_cost == 0) /* so no caller knows its name */
 		log_set_name_and_lead(&header, view->until_ns, end_ns);
 	if (!log_header_fits(&header) || header.until_ns - header.lead_ns != end_ns)
 		return false;
@@ -218,35 +243,59 @@ static bool want_drop_gone_run(const struct log_view *view, struct record_change
 }
 
 /*
- * Wants a header at the index of the newest entry, which is GONE and so is dropped. The
- * header's lead is how long before its name it ends. If the header's word has no space for it, the
- * cell at that index first gets a note, also GONE: the note ends when the header does, and no
- * caller knows its name.
+ * The GONE entry `newest` as a note: it ends when the header does, so a header at its index can
+ * store its own end by reference to it. The note's name and lead are 1 ns less than the header's:
+ * no caller knows that name.
+ */
+static struct cell note_in_gone_entry(const struct log_view *view, struct cell newest)
+{
+	return log_make_entry(view->record,
+	                      (struct log_fields){view->until_ns - 1, log_sum(newest),
+	                                          log_span(view->record, newest), view->lead_ns - 1,
+	                                          cell_generation(newest)});
+}
+
+/*
+ * Wants a header at the index of the newest entry, which is GONE or a PART, and so is dropped. If
+ * the header's word can't store its lead, the cell at that index first becomes a note, and the call
+ * that finds the note makes the header. A PART has no space for a note, so the lead is shortened.
  */
 static void want_drop_newest_gone(const struct log_view *view, struct cell newest,
                                   struct record_change *change)
 {
-	struct log_view header = header_moved_back(view, 1, newest);
+	struct log_view header;
 
 	if (want_drop_gone_run(view, change))
 		return;
-	if (log_is_partly_refunded(newest) &&
-	    !log_header_fits(&header)) /* a PART has no space for a note */
+	header = header_moved_back(view, 1, newest);
+	if (log_is_partly_refunded(newest) && !log_header_fits(&header))
 		log_shorten_lead(&header);
 	if (log_header_fits(&header))
 		log_want_header(change, &header, RECORD_INTERIM);
 	else
-		log_want_entry(
-		    change, view, 1, newest,
-		    log_make_entry(view->record,
-		                   (struct log_fields){view->until_ns - 1, log_sum(newest),
-		                                       log_span(view->record, newest), view->lead_ns - 1,
-		                                       cell_generation(newest)}));
+		log_want_entry(change, view, 1, newest, note_in_gone_entry(view, newest));
+}
+
+/* Whether an entry has to be moved, or dropped with its index. */
+static bool is_gap_or_moving(struct cell entry)
+{
+	return log_has_mark(entry, LOG_GONE | LOG_MOVING);
+}
+
+/* Finds the oldest gap or moving entry of those up to `back`. Returns how far back it is, or 0. */
+static unsigned find_oldest_gap(const struct log_view *view, unsigned back, struct cell *gap)
+{
+	for (; back > 0; back--) {
+		*gap = log_entry(view, back);
+		if (is_gap_or_moving(*gap))
+			break;
+	}
+	return back;
 }
 
 /*
- * Wants the next change that closes the gap of a GONE entry, of those up to `back`. Returns false
- * if there is none.
+ * Wants the next change that closes the oldest gap of those from the newest entry to the one `back`
+ * before the header's. Returns false if there is none.
  *
  * The entry after the gap is marked MOVING, so that nobody refunds it meanwhile. It is then copied
  * to the gap's index, and marked GONE at its own. The newest entry leaves by a swap of the header.
@@ -258,26 +307,23 @@ static void want_drop_newest_gone(const struct log_view *view, struct cell newes
  */
 static bool want_close_gap(const struct log_view *view, unsigned back, struct record_change *change)
 {
-	struct cell cell = {0, 0}, next;
+	struct cell cell = {0, 0}, next = {0, 0};
 
-	/* The oldest gap, ... */
-	for (; back > 0 && !log_has_mark(cell = log_entry(view, back), LOG_GONE | LOG_MOVING); back--)
-		;
+	back = find_oldest_gap(view, back, &cell);
 	if (back == 0)
 		return false;
-	change->gap_name_ns = name_of_entry(view, cell);
-	change->progress = progress_from(view, back);
-	/* ... and the newest entry of the run of GONE ones that begins there. */
-	while (back > 1 && log_has_mark(cell, LOG_GONE) &&
-	       log_has_mark(next = log_entry(view, back - 1), LOG_GONE | LOG_MOVING)) {
-		cell = next;
-		back--;
+	close_gap_next(view, back, cell, change);
+	/* Of the run of GONE entries that begins there, the newest is followed by one that can move. */
+	for (; back > 1 && log_has_mark(cell, LOG_GONE); back--, cell = next) {
+		next = log_entry(view, back - 1);
+		if (!is_gap_or_moving(next))
+			break;
 	}
 	if (log_is_moving(cell)) {
 		want_finish_move(view, back, cell, change);
 	} else if (back > 1 && !entry_is_unchanged(view, back, cell)) {
-		change->want =
-		    RECORD_WANT_AGAIN; /* the next entry may have been at this index when it was read */
+		/* The next entry may have been at this index when it was read. */
+		change->want = RECORD_WANT_AGAIN;
 	} else if (back > 1) {
 		log_want_entry(change, view, back - 1, next,
 		               with_state(view->record, next, log_sum(next), log_span(view->record, next),
@@ -285,7 +331,8 @@ static bool want_close_gap(const struct log_view *view, unsigned back, struct re
 	} else if (view->has_live_header) {
 		want_drop_newest_gone(view, cell, change);
 	} else {
-		change->want = RECORD_WANT_AGAIN; /* the header's swap needs more than log_progress has */
+		/* The view of log_continue_step has no header, so the record has to be read anew. */
+		change->want = RECORD_WANT_AGAIN;
 	}
 	return true;
 }
@@ -300,8 +347,7 @@ static bool want_expire_oldest(const struct log_view *view, unsigned back, uint6
 	struct cell oldest = log_entry(view, back);
 	unsigned cost = entry_units(view, back, oldest);
 
-	if (log_has_mark(oldest, LOG_GONE | LOG_MOVING) || cost == 0 ||
-	    view->units_in_use < quota + cost)
+	if (is_gap_or_moving(oldest) || cost == 0 || view->units_in_use < quota + cost)
 		return false;
 	log_want_entry(
 	    change, view, back, oldest,
@@ -334,34 +380,33 @@ bool log_expire_replaced(const struct log_view *view, uint64_t quota, struct rec
 static void want_refund_entry(const struct algo_call *call, const struct log_view *view,
                               unsigned back, struct cell cell, struct record_change *change)
 {
+	/* If the entry has moved meanwhile, the cost is wrong, but then the swap fails. */
 	unsigned cost = entry_units(view, back, cell), sum = log_sum(cell);
 	unsigned span = log_span(view->record, cell);
+	bool has_name = call->until_ns != 0;
+	/* No later entry has a sum that was made from the sum of this one. */
+	bool is_newest_sum = back == 1 && view->header_cost == 0;
 
-	/*
-	 * If the entry has moved meanwhile, the cost is wrong, but then the swap fails. It may also be
-	 * GONE since it was found.
-	 */
-	if (log_has_mark(cell, LOG_GONE)) {
+	if (log_has_mark(cell, LOG_GONE)) { /* since it was found */
 		change->want = RECORD_WANT_AGAIN;
 	} else if (log_is_moving(cell)) {
 		want_finish_move(view, back, cell, change);
-	} else if (call->cost >= cost) { /* the whole entry; a named refund ends with it */
+	} else if (call->cost >= cost) { /* the whole entry */
 		log_want_entry(change, view, back, cell,
 		               with_state(view->record, cell, sum, span, cell_generation(cell) | LOG_GONE));
-		change->refunded = call->until_ns ? call->cost : cost;
-		change->gap_name_ns = name_of_entry(view, cell);
-		change->progress = progress_from(view, back);
-	} else if (back == 1 && view->header_cost == 0) { /* no entry after it has used its sum yet */
+		/* No other entry has the name, so a refund by name has no units left to refund. */
+		change->refunded = has_name ? call->cost : cost;
+		close_gap_next(view, back, cell, change);
+	} else if (is_newest_sum) {
 		log_want_entry(change, view, back, cell,
 		               with_state(view->record, cell, sum - (unsigned)call->cost, span,
 		                          cell_generation(cell)));
 		change->refunded = call->cost;
-	} else if (call->cost > 0) {
+	} else if (call->cost > 0) { /* makes it a PART */
 		log_want_entry(change, view, back, cell,
 		               partly_refunded(view->record, cell, (unsigned)call->cost));
 		change->refunded = call->cost;
-		change->gap_name_ns = name_of_entry(view, cell);
-		change->progress = progress_from(view, back);
+		close_gap_next(view, back, cell, change);
 	}
 }
 
@@ -383,7 +428,7 @@ static bool want_mark_next(const struct algo_call *call, const struct log_view *
 		return false;
 	cell = log_entry(view, back + 1);
 	cost = entry_units(view, back + 1, cell);
-	if (log_has_mark(cell, LOG_GONE | LOG_MOVING) || cost == 0 || cost > call->cost)
+	if (is_gap_or_moving(cell) || cost == 0 || cost > call->cost)
 		return false;
 	want_refund_entry(call, view, back + 1, cell, change);
 	return true;
@@ -419,6 +464,18 @@ void log_continue_step(const struct record_step *step, struct record_change *cha
 }
 
 /*
+ * Wants the next change that closes the gap of the entry that this refund has marked last. Returns
+ * false if it has marked none, or the gap is closed.
+ */
+static bool want_close_own_gap(const struct record_step *step, const struct log_view *view,
+                               struct record_change *change)
+{
+	return step->gap_name_ns != 0 &&
+	       (want_drop_gone_run(view, change) ||
+	        want_close_gap(view, find_entry_back(view, step->gap_name_ns), change));
+}
+
+/*
  * Wants the next change of a refund: of the newest entries, or of the one that the call names. The
  * gap of an entry that this refund has marked is closed before it marks another, because entries of
  * newer requests may have come after it.
@@ -427,8 +484,7 @@ void log_refund(const struct record_step *step, const struct log_view *view,
                 struct record_change *change)
 {
 	const struct algo_call *call = step->call;
-	uint64_t header_units = view->is_merged ? view->units_in_use : view->header_cost;
-	uint64_t refunded = u64_min(call->cost, header_units);
+	uint64_t refunded = u64_min(call->cost, view->header_cost);
 	bool has_name = call->until_ns != 0;
 	struct cell entry;
 	unsigned back;
@@ -436,16 +492,12 @@ void log_refund(const struct record_step *step, const struct log_view *view,
 	if (refunded > 0 && (!has_name || call->until_ns == view->until_ns)) {
 		struct log_view header = *view;
 
-		header.header_cost = (unsigned)(header_units - refunded);
+		header.header_cost -= (unsigned)refunded;
 		change->refunded = refunded;
 		log_want_header(change, &header, RECORD_INTERIM);
 		return;
 	}
-	if (view->live_count == 0)
-		return;
-	if (step->gap_name_ns != 0 &&
-	    (want_drop_gone_run(view, change) ||
-	     want_close_gap(view, find_entry_back(view, step->gap_name_ns), change)))
+	if (view->live_count == 0 || want_close_own_gap(step, view, change))
 		return;
 	if (has_name && call->cost > 0) {
 		back =

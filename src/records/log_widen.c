@@ -2,8 +2,12 @@
  * log_widen.c: moves a sliding log to a wider record of a larger table, after its limit was raised.
  *
  * A log has its newest request in the key's header, a cell in a table, and the others in a record,
- * a ring of cells behind it. Each entry keeps its name (its `until`), its time and its state. A
- * function `want_…` changes no cell: it describes the next swap in `*change` for its caller.
+ * a ring of cells behind it. `back` counts backward from the header's index: 1 is the newest entry
+ * of the record. FIRST marks an entry before which no other counts. An entry ends `lead`
+ * nanoseconds before its name (its `until`); its sum is that of all costs up to its own. The header
+ * stores a span, a hint how far back the oldest entry is that has not ended. In the new record each
+ * entry has the same name, lead and marks. A function `want_…` changes no cell: it describes the
+ * next swap in `*change` for its caller.
  *
  * Threads that meet here make the same changes, and any of them may stall or die:
  *
@@ -29,28 +33,29 @@ static struct log_view view_of_closed(const struct record *record, struct cell h
 	    .record = record, .until_ns = header.high >> 4, .read_at_ns = header.high >> 4};
 
 	log_unpack_header(header, &view);
-	view.first_mark = view.header_cost > 0 && cell_tag(view.own_cell) == record->tag
-	                      ? view.own_cell.high & LOG_FIRST
-	                      : 0;
+	/* A closed header has lost its mark, but step (1) has put its entry in its own cell. */
+	view.is_first = view.header_cost > 0 && cell_tag(view.own_cell) == record->tag &&
+	                log_has_mark(view.own_cell, LOG_FIRST);
 	return view;
 }
 
 /*
- * Counts the entries before the header, back to one marked FIRST, or until one is newer than its
- * successor: that one is of a former round of the ring.
+ * Counts the entries before the header, back to the one marked FIRST, or to the end of the ring, or
+ * to a stale cell: a refund has moved the header back from there, so its entry comes after older
+ * ones, but has a later name than the entry that is read before it.
  */
 static unsigned count_entries(const struct log_view *view)
 {
-	int64_t successor_ahead_ns = 0;
+	struct cell later = {0, view->until_ns << 4}; /* has the header's name */
 	unsigned n = 0;
 
-	while (!view->first_mark && n + 1 < view->record->width) {
+	while (!view->is_first && n + 1 < view->record->width) {
 		struct cell entry = log_entry(view, n + 1);
-		int64_t ahead_ns = cell_ahead_ns(entry, view->read_at_ns);
+		bool is_stale = log_is_named_later(entry, later);
 
-		if (cell_tag(entry) != view->record->tag || ahead_ns > successor_ahead_ns)
+		if (cell_tag(entry) != view->record->tag || is_stale)
 			break;
-		successor_ahead_ns = ahead_ns;
+		later = entry;
 		n++;
 		if (log_has_mark(entry, LOG_FIRST))
 			break;
@@ -96,14 +101,17 @@ static void want_copied_header(const struct log_view *view, unsigned n, const st
 	header.record = to;
 	header.index = n;
 	header.header_span = (unsigned)u64_min(view->header_span, n);
-	header.first_mark = n == 0 ? LOG_FIRST : LOG_LATER;
+	header.is_first = n == 0;
 	header.own_cell = (struct cell){0, 0};
 	header.newest_cell =
 	    n == 0 ? header.own_cell : copy_of_entry(view, n, sum_before_oldest(view, n), n - 1, to);
-	/* Clears the lead's lowest bits until it fits, so that the header ends nanoseconds later. */
+	/*
+	 * A wide header can't store every lead. With lowest bits cleared the lead is less, so the entry
+	 * ends nanoseconds later than it should, not earlier.
+	 */
 	while (!log_header_fits(&header))
 		header.lead_ns &= header.lead_ns - 1;
-	log_want_header(change, &header, RECORD_FINAL);
+	log_want_header(change, &header, RECORD_FINAL); /* the last change of the move */
 }
 
 /* The header's value before it was closed, for a peek. */
@@ -111,10 +119,15 @@ struct cell log_reopened_header(const struct record_state *closed)
 {
 	struct log_view view = view_of_closed(&closed->record, closed->header);
 
-	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header), view.first_mark);
+	return cell_make(closed->record.tag, view.until_ns, cell_word(closed->header),
+	                 view.is_first ? LOG_FIRST : LOG_PLAIN);
 }
 
-/* Step (2): wants the next cell from index `from` on to be frozen. Returns false if all are. */
+/*
+ * Step (2): wants the next cell from index `from` on to be frozen. Returns false if all are. A cell
+ * of another key has no entry of this log, and gets none: a writer that stalls may swap a note into
+ * it (log.h), but that is not copied.
+ */
 bool log_want_freeze_cell(const struct record *record, unsigned from, struct record_change *change)
 {
 	for (unsigned i = from; i < record->width; i++) {

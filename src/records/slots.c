@@ -26,8 +26,7 @@ enum {
 
 struct cell slots_void(struct cell cell)
 {
-	cell.high = (cell.high & ~UINT64_C(15)) | VOID;
-	return cell;
+	return cell_with_generation(cell, VOID);
 }
 
 /* The slots as one step reads them. */
