@@ -37,8 +37,8 @@ struct day_view {
 	uint64_t window_left_ns; /* how long the window still lasts; 0 without a window */
 	uint64_t free_used;      /* units in use: free ones of today, ... */
 	uint64_t window_used;    /* and those of the window */
-	uint64_t free_stored;    /* units that the state has in use as free ones, by a former limit
-	                            perhaps; all of a day if there is a window */
+	uint64_t free_stored;    /* units that the state stores as free ones in use; if a window is
+	                            open: all free units of a day, by the limit that opened it */
 	struct cell window_cell;
 	unsigned window_index;
 	bool day_is_too_far, window_is_too_far; /* a clock that was set back since has written it */
@@ -154,7 +154,8 @@ static void want_open_window(const struct record_step *step, struct day_view *vi
 		view->window_left_ns = (uint64_t)left_ns;
 	after =
 	    cell_make(step->record->tag, step->now_ns + view->window_left_ns, (uint32_t)free_max, 0);
-	if (cell_bits(before) != cell_bits(after)) {
+	if (cell_bits(before) !=
+	    cell_bits(after)) { /* in the next step, at the same now, it is equal */
 		want_window_cell(index, before, after, change);
 		return;
 	}

@@ -299,11 +299,11 @@ static void read_counts(const struct algo_limit *limit, uint64_t now_ns, struct 
 		snapshot->counts =
 		    unpack_counts(snapshot->counts_cell, part_near_counts(limit, header, now_ns));
 	stored_total = snapshot->counts.total;
-	if (stored_total == 0) /* then the header need not be near the part, so its number is unsure */
+	if (stored_total == 0) /* the header is not pinned then, so the part may be misread */
 		snapshot->counts.part = now_part;
 	else if (snapshot->counts.part < now_part)
 		advance_counts(&snapshot->counts, now_part);
-	/* Otherwise a clock ahead of this one has counted in a newer part, which stays the newest. */
+	/* Otherwise a clock ahead of this one has counted in a newer part: that stays the newest. */
 	snapshot->in_flight = snapshot->counts.total;
 	snapshot->timed_out = stored_total - snapshot->in_flight;
 }

@@ -5,11 +5,12 @@
  * The newest request is in the key's *header*, a cell in the limit's table. The others are in its
  * *record*, a ring of cells. `back` counts backward from the header's index: 0 is the header's *own
  * cell*, to which its entry is copied when a new request takes over the header; 1 is the newest
- * entry of the record. After the requests A to F in a record of 4 cells, for example:
+ * entry of the record. For example, after the requests A to F in a record of 4 cells, F is in the
+ * header with index 1, and its own cell still has B:
  *
- *     index      0    1             2    3
- *     cell       E    B, then F     C    D
- *     back       1    0             3    2
+ *     index    0    1    2    3
+ *     cell     E    B    C    D
+ *     back     1    0    3    2
  *
  * An entry has a *name*, its cell's `until`, which is later than all names before. It ends `lead`
  * nanoseconds before that. It stores the sum of all costs up to and with its own (modulo 2^15), so
@@ -38,8 +39,8 @@ static bool is_live_entry(const struct log_view *view, struct cell cell)
 
 /*
  * Loads the entry `back` before the header. Returns whether it is live and not stale, given a live
- * entry `later` that was loaded at `later_back`. A name later than that of `later` is stale, unless
- * a refund has moved `later` since: then another entry is at `later_back`, and is compared instead.
+ * entry `later` that was loaded at `later_back`. An entry named later than that is stale, unless a
+ * refund has moved `later` since: then another entry is at `later_back`, and is compared instead.
  */
 static bool load_live_entry(const struct log_view *view, unsigned back, unsigned later_back,
                             struct cell later, struct cell *entry)

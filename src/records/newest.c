@@ -85,13 +85,13 @@ static void set_nth_end(struct newest *newest, const uint64_t *ends, uint64_t n)
 /*
  * Chooses, from the sorted sample, an upper and a lower one that surround the n-th end. Each sample
  * stands for NEWEST_STEP ends, so at least NEWEST_STEP * k ends are not older than the k-th sample.
- * There may be more: in each chunk up to NEWEST_STEP - 1 ends that are newer than it, and behind
- * the chunk's last sample that is.
+ * There may be up to NEWEST_STEP - 1 more in each chunk: newer than the k-th sample, but older than
+ * all samples of their chunk that are newer, too.
  */
 static void choose_samples(struct newest *newest)
 {
 	uint64_t more_max = newest->reduced_chunks * (NEWEST_STEP - 1);
-	/* The last sample that is certainly among the n newest, and the first that n ends reach. */
+	/* The last sample that is certainly among the n newest, and the first with n ends not older. */
 	uint64_t upper_rank = u64_min(sat_sub(newest->n, more_max) / NEWEST_STEP, newest->sample_count);
 	uint64_t lower_rank = (newest->n + NEWEST_STEP - 1) / NEWEST_STEP;
 
