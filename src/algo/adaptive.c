@@ -14,6 +14,7 @@
 
 #define PERMITS_DEFAULT_NS (60 * NS_PER_S)
 #define INITIAL_DEFAULT    20
+#define METHODS_MAX        8 /* more than the highest method */
 
 static const struct word method_words[] = {
     {"knee", WEIR_METHOD_KNEE},   {"gradient2", WEIR_METHOD_GRADIENT2},
@@ -34,8 +35,8 @@ static struct adaptive_bounds bounds_of(const struct weir_limit_options *options
 		bounds.least = (uint32_t)u64_min(bounds.least, initial);
 	bounds.least = min ? min : bounds.least;
 	bounds.most = max ? max : (uint32_t)u64_max(bounds.most, u64_max(bounds.least, initial));
-	bounds.initial = initial ? initial
-	                         : (uint32_t)u64_max(bounds.least, u64_min(INITIAL_DEFAULT, bounds.most));
+	bounds.initial =
+	    initial ? initial : (uint32_t)u64_max(bounds.least, u64_min(INITIAL_DEFAULT, bounds.most));
 	return bounds;
 }
 
@@ -45,6 +46,7 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 {
 	const struct weir_adaptive_options *own = options->adaptive;
 	struct adaptive_bounds bounds = bounds_of(options);
+	/* A fifth of the timeout, rounded up, and the rounding of a permit's start. */
 	uint64_t part_ns = own->permit_timeout_ns / (IN_FLIGHT_PARTS - 1) + 1 + IN_FLIGHT_START_NS;
 
 	if (bounds.least > bounds.most)
@@ -59,11 +61,11 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 	limit->is_measured = true;
 	limit->window_ns = own->permit_timeout_ns;
 	/* The period is part of the identity: a state of another method or timeout must not be used. */
-	limit->period_ns = own->permit_timeout_ns * 8 + own->method;
+	limit->period_ns = own->permit_timeout_ns * METHODS_MAX + own->method;
 	limit->width = algo_width(IN_FLIGHT_CELLS + estimate_cells(own->method));
 	if (!estimate_needs_cpu(own->method))
 		return WEIR_OK;
-	limit->cpu = cpu_open("");
+	limit->cpu = cpu_open(""); /* with the system's own files */
 	return limit->cpu ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
 }
 

@@ -2,8 +2,9 @@
  * dispatch.c: makes limits from options, finds their calendar windows, and calls their algorithm's
  * step, which decides one operation on the state of a key.
  *
- * A state whose end is further ahead of now than its limit allows was written under a clock that
- * has been set back since: it is cut to the latest end that the limit allows.
+ * A state whose end is more than the limit's farthest_ns ahead of now was written under a clock
+ * that has been set back since. It is cut: then it ends with the calendar window, or window_ns
+ * after now.
  */
 #include "algo/algo.h"
 

@@ -190,9 +190,9 @@ int parameter_check(const struct algo_parameter *parameter,
 		if ((value == 0 && !parameter->required) ||
 		    (value >= (double)parameter->min && value <= (double)parameter->max))
 			return WEIR_OK;
-		return error_set(error, WEIR_ERANGE, "%s: expected %llu to %llu, found %g",
-		                 parameter->name, (unsigned long long)parameter->min,
-		                 (unsigned long long)parameter->max, value);
+		return error_set(error, WEIR_ERANGE, "%s: expected %llu to %llu, found %g", parameter->name,
+		                 (unsigned long long)parameter->min, (unsigned long long)parameter->max,
+		                 value);
 	case ALGO_TEXT:
 		return WEIR_OK;
 	default:
@@ -210,21 +210,25 @@ static uint64_t default_of(const struct algo_parameter *parameter,
 	                                                        : parameter->default_value;
 }
 
-/* Replaces a missing value by the default, and WEIR_ZERO by 0. */
+static bool is_number(const struct algo_parameter *parameter)
+{
+	return parameter->type == ALGO_NUMBER || parameter->type == ALGO_PERCENT ||
+	       parameter->type == ALGO_TIME;
+}
+
+/* Replaces a missing value by the default, and WEIR_ZERO by 0. A missing option stays 0 if it is
+ * refused beside the others. Words have 0 as their default; rates have none. */
 void parameter_resolve(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
 	if (parameter->type == ALGO_TEXT && !parameter_is_given(parameter, options)) {
 		*(const char **)parameter_writable(parameter, options) = parameter->text;
 	} else if (parameter->type == ALGO_DECIMAL && !parameter_is_given(parameter, options)) {
 		*(double *)parameter_writable(parameter, options) = (double)parameter->default_value;
-	} else if (parameter->type == ALGO_NUMBER || parameter->type == ALGO_PERCENT ||
-	           parameter->type == ALGO_TIME) {
+	} else if (is_number(parameter)) {
 		uint64_t value = parameter_number(parameter, options);
 
-		if (value == 0)
-			value = parameter_effect_in(parameter, options) == ALGO_REFUSED
-			            ? 0
-			            : default_of(parameter, options);
+		if (value == 0 && parameter_effect_in(parameter, options) != ALGO_REFUSED)
+			value = default_of(parameter, options);
 		else if (value == WEIR_ZERO)
 			value = 0;
 		set_number(parameter, value, options);

@@ -2,9 +2,9 @@
  * random.c: describes and decides `random` limits, which deny each request with the same
  * probability.
  *
- * The random draw is part of the call, so the step stays pure. The share to deny is a number of
- * draws of 2^63: 0 denies none, 2^63 all, and any double from 2^-10 to 1 is exact. There is no
- * state. A peek passes unless all requests are denied.
+ * The random draw is part of the call, so the step stays pure. The share to deny is counted in
+ * 1/2^63 of all requests (PRIORITY_ALL is 2^63), so any double from 2^-10 to 1 is exact. There is
+ * no state. A peek passes unless all requests are denied.
  *
  * If requests have priorities, the total share stays the same, but falls on the lowest priorities.
  * For this the limit counts its recent demand; keys have none of their own.

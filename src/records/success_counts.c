@@ -251,7 +251,7 @@ void success_record_clear(const struct algo_limit *limit, const struct record_st
 /* When the state ends that a request now would leave. */
 static uint64_t state_end_ns(const struct success_params *params, uint64_t now_ns)
 {
-	return u64_max(success_end_ns(params, success_part_of(params, now_ns)),
+	return u64_max(success_part_leaves_ns(params, success_part_of(params, now_ns)),
 	               now_ns + SUCCESS_PASS_NS);
 }
 

@@ -73,7 +73,8 @@ static void take_bbr(const struct line *line)
 	bbr_busy(&bbr, line->dropped, line->now_ns);
 	bbr_sample(&bbr, &line->sample, line->now_ns);
 	printf("%" PRIu64 " %u", bbr_limit(&bbr, bounds, line->now_ns), bbr.cpu);
-	printf(" %d %" PRIu64 "\n", bbr_allows(&bbr, bounds, line->draw, line->now_ns), bbr.denied_ns);
+	printf(" %d %" PRIu64 "\n", bbr_allows(&bbr, bounds, line->draw, line->now_ns),
+	       bbr.first_denied_ns);
 }
 
 static const struct {

@@ -208,12 +208,12 @@ static json_t *write_accepts(const struct algo_limit *limit, const struct state 
 
 		if (part->requests == 0 && part->accepts == 0 && !part->failed)
 			continue;
-		json_array_append_new(
-		    parts,
-		    json_pack("{s:o, s:I, s:I, s:b}", "until_ns",
-		              time_text(success_end_ns(params, accepts->newest + 1 + i - params->parts)),
-		              "requests", (json_int_t)part->requests, "accepts", (json_int_t)part->accepts,
-		              "failed", part->failed));
+		json_array_append_new(parts,
+		                      json_pack("{s:o, s:I, s:I, s:b}", "until_ns",
+		                                time_text(success_part_leaves_ns(
+		                                    params, accepts->newest + 1 + i - params->parts)),
+		                                "requests", (json_int_t)part->requests, "accepts",
+		                                (json_int_t)part->accepts, "failed", part->failed));
 	}
 	written = json_pack("{s:o}", "parts", parts);
 	if (accepts->passed_ns + SUCCESS_PASS_NS > accepts->now_ns)

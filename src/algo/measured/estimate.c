@@ -2,9 +2,9 @@
  * estimate.c: runs the estimators of adaptive limits (knee.c, published.c) on a state that is
  * packed into cells, and reads the estimated limit, the quota, from it.
  *
- * A cell has 96 bits, and a store changes one cell at once. So a report of a request's latency
- * makes at most one change of one cell; if an estimator needs more changes, the caller repeats the
- * step.
+ * A cell has 96 bits, and a store changes one cell at once. So a step makes at most one change, of
+ * one cell. For a report of a request's latency the caller repeats the step until no change is
+ * left. A denial matters to bbr only.
  */
 #include "algo/measured/estimate.h"
 
@@ -146,7 +146,7 @@ static bool read_measured(struct estimate_cell cell, struct knee *knee)
 /* Sets the change of cell 0. Returns true: it is to be written. */
 static bool change_learned(const struct knee *knee, struct estimate_change *change)
 {
-	*change = (struct estimate_change){0, pack_learned(knee), false, false};
+	*change = (struct estimate_change){.index = 0, .after = pack_learned(knee)};
 	return true;
 }
 
@@ -155,8 +155,10 @@ static bool change_learned(const struct knee *knee, struct estimate_change *chan
 static bool change_measured(const struct knee *knee, bool counts_report,
                             struct estimate_change *change)
 {
-	*change = (struct estimate_change){1, pack_measured(knee), counts_report,
-	                                   counts_report && !knee_is_full(knee)};
+	*change = (struct estimate_change){.index = 1,
+	                                   .after = pack_measured(knee),
+	                                   .counts = counts_report,
+	                                   .last = counts_report && !knee_is_full(knee)};
 	return true;
 }
 
@@ -167,28 +169,32 @@ static bool change_measured(const struct knee *knee, bool counts_report,
 static bool step_knee(const struct in_flight_params *params, const struct estimate_cell *cells,
                       const struct estimate_report *report, struct estimate_change *change)
 {
-	struct knee knee = learned_of(params, cells[0]), before;
+	struct knee knee = learned_of(params, cells[0]), with_sample;
+	uint64_t in_flight = report->sample.in_flight;
 
 	if (is_unwritten(cells[0]))
 		return change_learned(&knee, change);
 	if (!read_measured(cells[1], &knee)) {
-		knee_begin_window(&knee,
-		                  knee.base_ns ? report->sample.in_flight : params->bounds.initial + 1);
+		if (knee.base_ns == 0) /* the first window skips `initial` answers, as after knee_begin */
+			in_flight = params->bounds.initial + 1;
+		knee_begin_window(&knee, in_flight);
 		return change_measured(&knee, false, change);
 	}
+	/* Even a report that is counted already ends the window and begins the next. */
 	if (knee_is_full(&knee)) {
 		knee_end_window(&knee, &params->bounds);
 		return change_learned(&knee, change);
 	}
 	if (report->counted || knee_is_late(&knee, report->window))
 		return false;
-	before = knee;
-	knee_add_sample(&knee, &report->sample);
-	if (knee.base_ns == before.base_ns)
-		return change_measured(&knee, true, change);
-	before.base_ns =
-	    knee.base_ns; /* the first sample sets the baseline, and is counted after that */
-	return change_learned(&before, change);
+	with_sample = knee;
+	knee_add_sample(&with_sample, &report->sample);
+	/* The first sample sets the baseline, in cell 0, and is counted by the step after that. */
+	if (with_sample.base_ns != knee.base_ns) {
+		knee.base_ns = with_sample.base_ns;
+		return change_learned(&knee, change);
+	}
+	return change_measured(&with_sample, true, change);
 }
 
 /* gradient2 */
@@ -342,7 +348,7 @@ static bool step_bbr(const struct in_flight_params *params, const struct estimat
 
 static struct bbr bbr_of(const struct estimate_cell *cells, uint32_t cpu, uint64_t now_ns)
 {
-	struct bbr bbr = {.cpu = cpu, .denied_ns = cells[0].high};
+	struct bbr bbr = {.cpu = cpu, .first_denied_ns = cells[0].high};
 
 	for (unsigned i = 0; i < BBR_PARTS; i++)
 		bbr.parts[i] = part_of(cells[1 + i], now_ns / BBR_PART_NS);
@@ -360,8 +366,8 @@ bool estimate_record_denial(const struct in_flight_params *params,
 		return false;
 	bbr = bbr_of(cells, cpu, now_ns);
 	bbr_allows(&bbr, &params->bounds, UINT64_MAX, now_ns);
-	*change = (struct estimate_change){0, {bbr.denied_ns, 0}, true, true};
-	return bbr.denied_ns != cells[0].high;
+	*change = (struct estimate_change){0, {bbr.first_denied_ns, 0}, true, true};
+	return bbr.first_denied_ns != cells[0].high;
 }
 
 /* The methods, by enum weir_method */

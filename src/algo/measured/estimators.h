@@ -54,9 +54,9 @@ enum knee_phase {
  */
 struct knee {
 	/* Measured in this window: 96 bits. */
-	uint16_t count;   /* of samples: 12 bits */
-	uint32_t sum;     /* of samples: 24 */
-	uint32_t squares; /* sum of the squares of a fourth of each sample: 32 */
+	uint16_t count;     /* of samples: 12 bits */
+	uint32_t sum;       /* of samples: 24 */
+	uint32_t squares;   /* sum of the squares of a fourth of each sample: 32 */
 	uint32_t in_flight; /* sum of the requests in flight: 26; while count is 0, the answers still to
 	                       skip */
 	/* The result of earlier windows: 91 bits. */
@@ -69,7 +69,7 @@ struct knee {
 	uint8_t windows_since_probe; /* full windows since the last probe: 6 */
 	uint8_t probe_interval; /* full windows from one probe to the next: 1 before the first, a power
 	                 of 2 to 32: 3 */
-	uint8_t window; /* number of the window: 8 */
+	uint8_t window;         /* number of the window: 8 */
 };
 
 void knee_begin(struct knee *knee, const struct adaptive_bounds *bounds);
@@ -150,9 +150,9 @@ struct bbr_part {
 
 struct bbr {
 	struct bbr_part parts[BBR_PARTS];
-	uint32_t cpu;       /* smoothed, in millionths */
-	uint64_t cpu_at_ns; /* time of the last bbr_busy */
-	uint64_t denied_ns; /* time of the first denial, or 0 if there was none lately */
+	uint32_t cpu;             /* smoothed, in millionths */
+	uint64_t cpu_at_ns;       /* time of the last bbr_busy */
+	uint64_t first_denied_ns; /* see bbr_allows; 0 if none was denied lately */
 };
 
 void bbr_begin(struct bbr *bbr);

@@ -6,33 +6,39 @@
  * knee, K. The limit is K + sqrt K, so that no worker is idle when requests come at random.
  *
  * The baseline must be measured when no request waits. That is so in a window with fewer than
- * K - sqrt K in flight. If there is none for long, a probe makes one: a window with a limit of
- * K - (sqrt K)/2. If B was too high, requests are faster in the probe: B falls, and the next probe
- * is twice as deep. If B was too low, they are as slow as before: B rises, and K with it. A lasting
- * overload cannot raise B. The first baseline is a guess, since it is measured at the initial
- * limit, which may be far too high. So the first probe halves the limit.
+ * K - sqrt K in flight. If there is none for long, a probe comes near to one: a window with a limit
+ * of K - (sqrt K)/2, under which hardly any request waits. If B was too high, requests are faster
+ * in the probe: B falls, and the next probe is twice as deep. If B was too low, they are as slow as
+ * before: B rises, and K with it. A lasting overload cannot raise B, because a probe denies its
+ * requests, too. The first baseline is a guess, since it is measured at the initial limit, which
+ * may be far too high. So the first probe halves the limit.
  *
- * A latency counts as 3 B at most, so that a few long ones do not move the mean. The change by a
- * window counts only as far as it exceeds the noise that the window's own variance implies
- * (significant_part). The first answers of a window are skipped, because their requests were
- * admitted under the limit before.
+ * A `streak` counts windows or probes in a row with the same result. Each doubles the distance of
+ * the limit from the knee: below it in a probe (depth_of), above it in other windows (limit_of).
  *
- * A timeout counts as 4 B, whatever its latency, because it shows how long its caller waited, not
- * how long the server takes. If the mean of a window exceeds 3 B, the window has timeouts, and
- * answers are hardly faster. Such a window never changes the baseline, and the knee falls: requests
- * that callers have given up may still occupy the server, but no longer count as in flight.
+ * A latency counts as 3 B (KNEE_CLIP) at most, so that a few long ones do not move the mean. The
+ * change by a window counts only as far as it exceeds the noise that the window's own variance
+ * implies (significant_part); of the change by a probe, which is rare, a quarter counts anyway. The
+ * first answers of a window are skipped, because their requests were admitted under the limit
+ * before.
+ *
+ * A timeout counts as 4 B (KNEE_LOST), whatever its latency, because it shows how long its caller
+ * waited, not how long the server takes. If the mean of a window exceeds 3 B, the window has
+ * timeouts, and answers are hardly faster. Such a window never changes the baseline, and the knee
+ * falls: requests that callers have given up may still occupy the server, but no longer count as in
+ * flight.
  *
  * tests/model/models/adaptive.py has the same operations on whole numbers.
  */
 #include "algo/measured/estimators.h"
 #include "base/number.h"
 
-#define ONE        KNEE_ONE
-#define BASE       KNEE_BASE
-#define BASE_BITS  25
+#define ONE          KNEE_ONE
+#define BASE         KNEE_BASE
+#define BASE_BITS    25
 #define PROBE_SOON   4
 #define PROBE_SELDOM 32
-#define STREAK_MAX 5
+#define STREAK_MAX   5
 
 _Static_assert(UINT64_C(1) * KNEE_MOST * KNEE_LOST < 1 << 24, "a sum has 24 bits");
 _Static_assert(UINT64_C(1) * KNEE_MOST * (KNEE_LOST / 4) * (KNEE_LOST / 4) <= UINT32_MAX,
@@ -160,7 +166,8 @@ static uint8_t twice_as_long(uint8_t interval)
 
 /*
  * Repeats a probe in which too many were in flight, so that some may have waited: first for all
- * priorities, as higher ones may exceed the limit. If that does not help, `min` allows no probe.
+ * priorities, as higher ones may exceed the limit. If that does not help, the least limit that is
+ * allowed (bounds->least) is too high for a probe.
  */
 static void repeat_probe(struct knee *knee)
 {
@@ -182,16 +189,17 @@ static void end_probe(struct knee *knee, const struct measured *measured)
 {
 	int64_t depth = depth_of(knee);
 	int64_t significant = significant_part(knee, measured->waits, measured->noise);
-	int64_t moved = (measured->waits + 3 * significant) / 4;
-	int64_t fewer = measured->in_flight - (int64_t)knee->knee;
+	int64_t change = (measured->waits + 3 * significant) / 4;
+	int64_t largest_fall = measured->in_flight - (int64_t)knee->knee;
 	bool baseline_falls = 2 * significant < -depth;
-	bool moved_far = 2 * moved > depth || 2 * moved < -depth;
+	bool moved_far = 2 * change > depth || 2 * change < -depth;
 
-	scale_baseline(knee, moved * measured->mean / measured->in_flight);
-	if (fewer > 0)
-		fewer = 0;
+	/* If `change` is all that wait, this makes the mean the baseline: then none waits. */
+	scale_baseline(knee, change * measured->mean / measured->in_flight);
 	/* By the new baseline none of those in flight waits, so the knee does not fall below them. */
-	move_knee(knee, moved < fewer ? fewer : moved);
+	if (largest_fall > 0)
+		largest_fall = 0;
+	move_knee(knee, change < largest_fall ? largest_fall : change);
 	knee->phase = baseline_falls ? knee->phase : KNEE_FULL;
 	knee->streak = baseline_falls ? longer_streak(knee->streak) : 0;
 	knee->windows_since_probe = 0;
@@ -214,34 +222,49 @@ static void end_light_window(struct knee *knee, const struct measured *measured)
 	knee->probe_interval = twice_as_long(knee->probe_interval);
 }
 
-/* Returns the requests in flight, none of which waited, but at most the limit: a headroom over it
- * ends. */
+/*
+ * Returns the requests in flight, none of which waited, but at most the limit: those that higher
+ * priorities had over it do not count.
+ */
 static uint32_t served_within_limit(const struct knee *knee, const struct measured *measured)
 {
 	return (uint32_t)u64_min((uint64_t)measured->in_flight, (uint64_t)knee->limit * ONE);
 }
 
+/* Moves the knee towards the number of requests that were served. Returns by how much. */
+static int64_t move_knee_to_served(struct knee *knee, const struct measured *measured)
+{
+	int64_t served = measured->in_flight - measured->waits;
+	int64_t moved = significant_part(knee, served - (int64_t)knee->knee, measured->noise);
+
+	move_knee(knee, moved);
+	return moved;
+}
+
 /*
- * Ends a window with about the limit in flight: if some waited, the knee moves to the number
- * served; otherwise it grows. If the knee falls, the next probe comes sooner: the baseline may be
- * too low.
+ * Lets the next probe come sooner if the knee falls, because the baseline may be too low, and later
+ * if it rises.
  */
+static void shift_next_probe(struct knee *knee, int64_t moved, int64_t root)
+{
+	int64_t since = knee->windows_since_probe - moved * PROBE_SELDOM / root;
+
+	knee->windows_since_probe = (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, PROBE_SELDOM);
+}
+
+/* Ends a window with about the limit in flight. Begins a probe if it is time for one. */
 static void end_full_window(struct knee *knee, const struct measured *measured)
 {
-	int64_t root = root_of(knee), waits = measured->waits, since, moved;
+	int64_t root = root_of(knee), over_knee = measured->in_flight - (int64_t)knee->knee;
+	bool some_wait = 4 * measured->waits >= root, is_over_knee = 2 * over_knee >= root;
 
-	if (4 * waits >= root) {
-		moved = significant_part(knee, measured->in_flight - waits - (int64_t)knee->knee,
-		                         measured->noise);
-		move_knee(knee, moved);
+	if (some_wait) {
+		shift_next_probe(knee, move_knee_to_served(knee, measured), root);
 		knee->streak = 0;
-		since = knee->windows_since_probe - moved * PROBE_SELDOM / root;
-		knee->windows_since_probe =
-		    (uint8_t)clamp(since > 0 ? (uint64_t)since : 0, 0, PROBE_SELDOM);
-	} else if (2 * (measured->in_flight - (int64_t)knee->knee) < root) {
+	} else if (!is_over_knee) { /* none waits, but too few came to show how many can be served */
 		move_knee(knee, root / 2);
 		knee->streak = 0;
-	} else {
+	} else { /* none waits: all are served, perhaps many more would be, or the baseline is wrong */
 		knee->knee = served_within_limit(knee, measured);
 		knee->streak = longer_streak(knee->streak);
 		knee->windows_since_probe += PROBE_SELDOM / 4;
@@ -256,9 +279,7 @@ static void end_full_window(struct knee *knee, const struct measured *measured)
 /* Ends a window with many timeouts, which neither measures nor confirms the baseline. */
 static void end_timed_out_window(struct knee *knee, const struct measured *measured)
 {
-	move_knee(knee,
-	          significant_part(knee, measured->in_flight - measured->waits - (int64_t)knee->knee,
-	                           measured->noise));
+	move_knee_to_served(knee, measured);
 	if (is_probe(knee))
 		knee->phase = KNEE_FULL;
 	knee->streak = 0;
@@ -268,15 +289,17 @@ static void end_timed_out_window(struct knee *knee, const struct measured *measu
 }
 
 /*
- * Computes the means of a window. The squares are of fourths of samples. The noise follows from the
- * standard error of the mean.
+ * Computes the means of a window. Of n in flight n - n B / R wait. The noise is n times the
+ * standard error of R, as a fraction of R.
  */
 static struct measured measure_window(const struct knee *knee)
 {
 	uint64_t mean = u64_max(knee->sum / knee->count, 1);
 	uint64_t in_flight = u64_max((uint64_t)knee->in_flight * ONE / knee->count, 1);
-	uint64_t variance = sat_sub((uint64_t)knee->squares * 16 / knee->count, mean * mean);
-	uint64_t noise = in_flight * square_root(variance * 16 / knee->count) / (4 * mean);
+	/* The squares are of fourths of samples. */
+	uint64_t variance = sat_sub((uint64_t)knee->squares * 4 * 4 / knee->count, mean * mean);
+	uint64_t error_in_fourths = square_root(4 * 4 * variance / knee->count);
+	uint64_t noise = in_flight * error_in_fourths / (4 * mean);
 	int64_t over = (int64_t)mean - BASE;
 
 	return (struct measured){.mean = (int64_t)mean,
@@ -291,17 +314,29 @@ static bool is_too_full_for_probe(const struct knee *knee, const struct measured
 	return 2 * measured->in_flight > 2 * (int64_t)knee->knee - depth_of(knee);
 }
 
-/* Ends a window by what it measured: by many timeouts, as the first, as a probe, or as another. */
+/*
+ * Ends a window of the start. The baseline, at first a single sample, becomes the mean. If it was
+ * far off, KNEE_CLIP may have cut many latencies: the next window measures it again.
+ */
+static void end_start_window(struct knee *knee, const struct measured *measured)
+{
+	bool was_near = BASE / 2 < measured->mean && measured->mean < 2 * BASE;
+
+	scale_baseline(knee, measured->mean - BASE);
+	if (was_near)
+		knee->phase = KNEE_FULL;
+}
+
+/* Ends a window by what it measured: by many timeouts, at the start, as a probe, or as another. */
 static void end_window(struct knee *knee)
 {
 	struct measured measured = measure_window(knee);
+	bool has_many_timeouts = measured.mean > KNEE_CLIP; /* answers alone have no such mean */
 
-	if (measured.mean > KNEE_CLIP) {
+	if (has_many_timeouts) {
 		end_timed_out_window(knee, &measured);
 	} else if (knee->phase == KNEE_START) {
-		scale_baseline(knee, measured.mean - BASE);
-		if (BASE / 2 < measured.mean && measured.mean < 2 * BASE)
-			knee->phase = KNEE_FULL;
+		end_start_window(knee, &measured);
 	} else if (is_probe(knee) && is_too_full_for_probe(knee, &measured)) {
 		repeat_probe(knee);
 	} else if (is_probe(knee)) {
@@ -324,7 +359,9 @@ void knee_add_sample(struct knee *knee, const struct adaptive_sample *sample)
 	uint64_t latency_ns = clamp(sample->latency_ns, 1, ADAPTIVE_LATENCY_MAX_NS);
 	uint64_t relative; /* the latency in 1/BASE of the baseline */
 
-	/* Before the first sample, in_flight counts the answers to skip: admitted under another limit.
+	/*
+	 * Before the first sample, in_flight counts the answers to skip, whose requests were admitted
+	 * under another limit.
 	 */
 	if (knee->count == 0 && knee->in_flight > 0) {
 		knee->in_flight--;

@@ -20,14 +20,15 @@ static uint64_t latency_of(const struct adaptive_sample *sample)
 }
 
 /*
- * gradient2 (Netflix concurrency-limits) multiplies the limit by 3/2 x the long average / this
- * latency, at most by
- * 1. Averages and limits are counted in fractions, *parts*.
+ * gradient2 (Netflix concurrency-limits) wants the limit times 3/2 x the long average / this
+ * latency, a factor from 1/2 to 1, and QUEUE_ALLOWED requests more, by which it can grow. The limit
+ * moves a fifth of the way there. Averages and limits are counted in fractions, *parts*.
  */
 
-#define LONG_WARM  10
-#define LONG_AGE   600
-#define LONG_PARTS 256
+#define QUEUE_ALLOWED 4
+#define LONG_WARM     10
+#define LONG_AGE      600
+#define LONG_PARTS    256
 
 void gradient2_begin(struct gradient2 *gradient, const struct adaptive_bounds *bounds)
 {
@@ -39,7 +40,7 @@ void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *
 {
 	const uint64_t one = GRADIENT2_LIMIT_ONE;
 	uint64_t latency_parts = latency_of(sample) * LONG_PARTS, limit = gradient->limit_parts;
-	uint64_t slope;
+	uint64_t factor, wanted;
 
 	if (gradient->count < LONG_WARM) {
 		gradient->long_parts =
@@ -50,12 +51,14 @@ void gradient2_sample(struct gradient2 *gradient, const struct adaptive_bounds *
 		    (uint64_t)(((int64_t)latency_parts - (int64_t)gradient->long_parts) * 2 /
 		               (LONG_AGE + 1));
 	}
-	if (gradient->long_parts > 2 * latency_parts)
+	if (gradient->long_parts > 2 * latency_parts) /* falls faster after an overload */
 		gradient->long_parts = gradient->long_parts * 95 / 100;
 	if (sample->in_flight < ceil_div(limit / one, 2))
 		return;
-	slope = sat_u64((u128)3 * gradient->long_parts * one / (2 * latency_parts));
-	limit = (4 * limit + limit * clamp(slope, one / 2, one) / one + 4 * one) / 5;
+	factor =
+	    clamp(sat_u64((u128)3 * gradient->long_parts * one / (2 * latency_parts)), one / 2, one);
+	wanted = limit * factor / one + QUEUE_ALLOWED * one;
+	limit = (4 * limit + wanted) / 5;
 	gradient->limit_parts = clamp(limit, bounds->least * one, bounds->most * one);
 }
 
@@ -187,17 +190,19 @@ uint64_t bbr_limit(const struct bbr *bbr, const struct adaptive_bounds *bounds, 
 	return clamp(sat_add(in_flight_ns, NS_PER_S / 2) / NS_PER_S, bounds->least, bounds->most);
 }
 
-/* Limits only while the processors are busy, and for a second after the last denial. */
+/* Limits only while the processors are busy, and for a second after the first denial. */
 uint64_t bbr_quota(const struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t now_ns)
 {
-	bool denied_lately = bbr->denied_ns != 0 && now_ns - bbr->denied_ns <= COOL_NS;
+	bool denied_lately = bbr->first_denied_ns != 0 && now_ns - bbr->first_denied_ns <= COOL_NS;
 
 	if (bbr->cpu < HOT && !denied_lately)
 		return bounds->most;
 	return u64_min(u64_max(bbr_limit(bbr, bounds, now_ns), 1) + 1, bounds->most);
 }
 
-/* Whether a request may pass. Sets the time of the first denial, and clears it when that is over.
+/*
+ * Whether a request may pass: all do unless the processors are busy, or the first denial since they
+ * became busy was less than COOL_NS ago. Sets the time of that denial, or clears it.
  */
 bool bbr_allows(struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t in_flight,
                 uint64_t now_ns)
@@ -205,11 +210,11 @@ bool bbr_allows(struct bbr *bbr, const struct adaptive_bounds *bounds, uint64_t 
 	bool over = in_flight > 1 && in_flight > bbr_limit(bbr, bounds, now_ns);
 
 	if (bbr->cpu >= HOT) {
-		if (over && bbr->denied_ns == 0)
-			bbr->denied_ns = now_ns;
+		if (over && bbr->first_denied_ns == 0)
+			bbr->first_denied_ns = now_ns;
 		return !over;
 	}
-	if (bbr->denied_ns != 0 && now_ns - bbr->denied_ns > COOL_NS)
-		bbr->denied_ns = 0;
-	return bbr->denied_ns == 0 || !over;
+	if (bbr->first_denied_ns != 0 && now_ns - bbr->first_denied_ns > COOL_NS)
+		bbr->first_denied_ns = 0;
+	return bbr->first_denied_ns == 0 || !over;
 }

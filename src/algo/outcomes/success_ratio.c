@@ -1,6 +1,7 @@
 /*
- * success_ratio.c: decides `throttle` limits: computes which share of requests to deny from the
- * requests of a window and those that the backend accepted, and whether a request is in that share.
+ * success_ratio.c: decides `throttle` limits. Computes which share of requests to deny, from the
+ * number of requests in a window and of those that the backend accepted, and whether a request is
+ * in that share.
  *
  * The window is split into parts of time. One request a second passes in any case.
  */
@@ -39,9 +40,11 @@ static struct sums sum_window(const struct success_params *params,
 }
 
 /*
- * Returns the share to deny: (n - spared - k a) / (n + 1) after n requests, a of them accepted. By
- * options of presets, k falls with the failing parts, and the share with the working ones. The
- * fraction is exact in 64 bits: n times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
+ * Returns the share to deny, in 1/PRIORITY_ALL: (n - spared - k a) / (n + 1) after n requests, a of
+ * them accepted; `spared` ones are never too many. In some presets k falls to k_least with the
+ * failing parts, and the share to 0 with the working ones (`recovers`). Both k, and so all sums,
+ * are in 1/SUCCESS_UNIT. The fraction is exact in 64 bits: a record counts so few requests that n
+ * times SUCCESS_UNIT is below 2^57, and times the parts below 2^63.
  */
 uint64_t success_shed_share(const struct success_params *params, const struct success_state *state)
 {
@@ -100,7 +103,8 @@ uint64_t success_shed_share_of(const struct success_params *params,
 	return priority_share(share, &demand, priority);
 }
 
-/* Denies by the draw, unless no request has passed for a second: then this one is forced through.
+/*
+ * Denies by the draw, unless no request has passed for a second: then this one is forced through.
  */
 enum success_verdict success_decide(const struct success_state *state, uint64_t share,
                                     uint64_t draw)
@@ -122,18 +126,22 @@ void success_count(const struct success_params *params, struct success_state *st
 		state->passed_ns = u64_max(state->passed_ns, state->now_ns);
 }
 
-/* Returns how long the state still matters: until its newest used part leaves the window. */
+/*
+ * Returns how long the state still matters: until its newest used part leaves the window and the
+ * second after the last passed request is over.
+ */
 uint64_t success_ttl_ns(const struct success_params *params, const struct success_state *state,
                         uint64_t now_ns)
 {
-	uint64_t until_ns = state->passed_ns ? state->passed_ns + SUCCESS_PASS_NS : 0;
+	uint64_t until_ns = state->passed_ns ? state->passed_ns + SUCCESS_PASS_NS : 0, part_number;
 
 	for (unsigned i = params->parts; i-- > 0;) {
 		const struct success_part *part = &state->parts[i];
 
 		if (part->requests == 0 && part->accepts == 0 && !part->failed)
 			continue;
-		until_ns = u64_max(until_ns, success_end_ns(params, state->newest + 1 + i - params->parts));
+		part_number = state->newest + 1 + i - params->parts;
+		until_ns = u64_max(until_ns, success_part_leaves_ns(params, part_number));
 		break;
 	}
 	return sat_sub(until_ns, now_ns);

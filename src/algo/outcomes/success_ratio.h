@@ -37,7 +37,7 @@ static inline uint64_t success_part_of(const struct success_params *params, uint
 	return at_ns / params->part_ns;
 }
 
-static inline uint64_t success_end_ns(const struct success_params *params, uint64_t part)
+static inline uint64_t success_part_leaves_ns(const struct success_params *params, uint64_t part)
 {
 	return (part + params->parts) * params->part_ns;
 }

@@ -30,7 +30,7 @@ static uint64_t load_relaxed(const _Atomic uint64_t *number)
 
 void demand_copy(struct demand *to, const struct demand *from)
 {
-	to->until_ns = load_relaxed(&from->until_ns);
+	to->lower_until_ns = load_relaxed(&from->lower_until_ns);
 	to->part = load_relaxed(&from->part);
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
 		for (unsigned i = 0; i < DEMAND_PARTS; i++) {
@@ -56,9 +56,9 @@ static void clear_oldest_part(struct demand *demand, uint64_t part)
 	_Atomic uint64_t *calls = demand->calls[part % DEMAND_PARTS];
 
 	for (unsigned c = 0; c < PRIORITY_CLASSES; c++)
-		atomic_fetch_sub_explicit(
-		    &demand->totals[c], atomic_exchange_explicit(&calls[c], 0, memory_order_relaxed),
-		    memory_order_relaxed);
+		atomic_fetch_sub_explicit(&demand->totals[c],
+		                          atomic_exchange_explicit(&calls[c], 0, memory_order_relaxed),
+		                          memory_order_relaxed);
 }
 
 /* Makes `part` the newest, and clears the parts that begin. Other threads count on meanwhile. */
@@ -74,19 +74,30 @@ static void advance_newest_part(struct demand *demand, uint64_t part)
 }
 
 /*
+ * Sets the time until which requests of priority 0 must be counted, too: that at which a request of
+ * a lower priority, counted in `part`, leaves the window.
+ */
+static void extend_lower_until(struct demand *demand, uint64_t part)
+{
+	uint64_t leaves_ns = (part + DEMAND_PARTS) * DEMAND_PART_NS;
+
+	if (load_relaxed(&demand->lower_until_ns) != leaves_ns)
+		atomic_store_explicit(&demand->lower_until_ns, leaves_ns, memory_order_relaxed);
+}
+
+/*
  * Counts a request, and returns the recent requests of each priority. Adds to the total before the
  * part, while clear_oldest_part clears the part first: so no total gets below 0.
  */
 struct priority_demand demand_add(struct demand *demand, unsigned priority, uint64_t now_ns)
 {
-	uint64_t part, until_ns;
+	uint64_t part;
 	struct priority_demand all;
 
 	advance_newest_part(demand, now_ns / DEMAND_PART_NS);
 	part = load_relaxed(&demand->part);
-	until_ns = (part + DEMAND_PARTS) * DEMAND_PART_NS;
-	if (priority != 0 && load_relaxed(&demand->until_ns) != until_ns)
-		atomic_store_explicit(&demand->until_ns, until_ns, memory_order_relaxed);
+	if (priority != 0)
+		extend_lower_until(demand, part);
 	atomic_fetch_add_explicit(&demand->totals[priority], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&demand->calls[part % DEMAND_PARTS][priority], 1,
 	                          memory_order_relaxed);

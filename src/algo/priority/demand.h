@@ -22,8 +22,8 @@
 #define DEMAND_PART_NS (PRIORITY_WINDOW_NS / DEMAND_PARTS)
 
 struct demand {
-	_Atomic uint64_t until_ns; /* until then the window has a priority other than 0; 0 if never */
-	/* On other cache lines, which threads that only read until_ns do not need. */
+	_Atomic uint64_t lower_until_ns; /* end of the last count of a priority that is not 0 */
+	/* On other cache lines, which threads that only read lower_until_ns do not need. */
 	_Alignas(64) _Atomic uint64_t part; /* number of the newest part */
 	_Atomic uint64_t totals[PRIORITY_CLASSES];
 	_Atomic uint64_t calls[DEMAND_PARTS][PRIORITY_CLASSES]; /* by part modulo DEMAND_PARTS */
@@ -41,7 +41,7 @@ static inline bool demand_matters(const struct demand *demand, unsigned priority
 {
 	return priority != 0 ||
 	       __builtin_expect(
-	           atomic_load_explicit(&demand->until_ns, memory_order_relaxed) > now_ns, 0);
+	           atomic_load_explicit(&demand->lower_until_ns, memory_order_relaxed) > now_ns, 0);
 }
 
 /** Counts one request and returns the demand. A clock that lags counts in the newest part. */

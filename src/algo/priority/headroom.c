@@ -35,7 +35,10 @@ static void forget_class(struct headroom *headroom, unsigned priority)
 		headroom->extra_requests[priority] = 0;
 }
 
-/* Stores the second of the class's last request. Returns false if nothing changed. */
+/*
+ * Stores the second of the class's last request, and forgets the classes that are no longer
+ * present. Returns false if nothing changed.
+ */
 bool headroom_record_request(struct headroom *headroom, unsigned priority, uint64_t now_ns)
 {
 	uint64_t now_s = now_ns / NS_PER_S;
@@ -81,23 +84,22 @@ uint64_t headroom_extra(const struct headroom *headroom, unsigned priority, uint
 }
 
 /*
- * Returns the quota of a class in a probe. A class with a lower one below it has the same quota as
- * outside the probe; the lowest class gets fewer, to make up for the extra requests of the others.
+ * Returns the quota of a class in a probe. The lowest class that is present bears the probe: its
+ * quota is the lowered one, and less by a part of the extra requests of the others. These keep the
+ * quota that they have outside the probe, unless it is a probe of all classes.
  */
 static uint64_t quota_in_probe(const struct headroom *headroom, unsigned priority,
                                const struct headroom_limits *limits)
 {
-	uint64_t extra = 0, fewer;
+	uint64_t ordinary = limits->quota_without_probe, most_extra_above = 0, fewer;
+	uint64_t lowered_by = sat_sub(ordinary, limits->quota);
 
-	if (priority < PRIORITY_LOWEST && lower_class_is_present(headroom, priority))
-		return limits->is_probe_of_all
-		           ? limits->quota
-		           : limits->quota_without_probe +
-		                 headroom_extra(headroom, priority, limits->quota_without_probe);
+	if (lower_class_is_present(headroom, priority))
+		return limits->is_probe_of_all ? limits->quota
+		                               : ordinary + headroom_extra(headroom, priority, ordinary);
 	for (unsigned c = 0; c < priority; c++)
-		extra = u64_max(extra, headroom_extra(headroom, c, limits->quota_without_probe));
-	fewer = u64_min(u64_min(extra, limits->quota) / 2,
-	                sat_sub(limits->quota_without_probe, limits->quota) / HEADROOM_DEEPER);
+		most_extra_above = u64_max(most_extra_above, headroom_extra(headroom, c, ordinary));
+	fewer = u64_min(u64_min(most_extra_above, limits->quota) / 2, lowered_by / HEADROOM_DEEPER);
 	return limits->quota - fewer;
 }
 
@@ -119,7 +121,8 @@ static bool grow_extra(struct headroom *headroom, unsigned priority, uint64_t by
 	return true;
 }
 
-/* Takes one extra request off, by chance: one call in `one_in`. Returns whether it did. */
+/* Takes one extra request off, by chance: one call in `one_in`; `draw` is random. Returns whether
+ * it did. */
 static bool shrink_extra(struct headroom *headroom, unsigned priority, uint64_t draw,
                          unsigned one_in)
 {
@@ -130,8 +133,9 @@ static bool shrink_extra(struct headroom *headroom, unsigned priority, uint64_t 
 }
 
 /*
- * Grows the class's extra requests after a denial. If no lower class has passed since, the class
- * alone exceeds the capacity, so its extra requests shrink to half of the most.
+ * Changes the class's extra requests after a denial: grows them if a lower class has passed since
+ * they last grew. Otherwise the class alone exceeds the capacity, and its extra requests would only
+ * wait, so they move slowly to half of the most. Returns whether the headroom changed.
  */
 bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64_t quota,
                             uint64_t draw)
@@ -142,15 +146,20 @@ bool headroom_record_denial(struct headroom *headroom, unsigned priority, uint64
 	if (priority >= PRIORITY_LOWEST || !lower_class_is_present(headroom, priority))
 		return false;
 	lower_passed = headroom->lower_passed_bits & 1U << priority;
-	if (!lower_passed && headroom->extra_requests[priority] > most / 2)
+	if (lower_passed) {
+		headroom->lower_passed_bits &= (uint16_t) ~(1U << priority);
+		grow_extra(headroom, priority, HEADROOM_GROW, most);
+		return true;
+	}
+	if (headroom->extra_requests[priority] > most / 2)
 		return shrink_extra(headroom, priority, draw, HEADROOM_VAIN);
-	headroom->lower_passed_bits &= (uint16_t) ~(1U << priority);
-	return grow_extra(headroom, priority, lower_passed ? HEADROOM_GROW : 1,
-	                  lower_passed ? most : most / 2) ||
-	       lower_passed;
+	return grow_extra(headroom, priority, 1, most / 2);
 }
 
-/* Records for each higher class that a lower one has passed, and shrinks the own extra requests. */
+/*
+ * Records for each higher class that a lower one has passed. If that is recorded already, shrinks
+ * the class's own extra requests, by chance. Returns whether the headroom changed.
+ */
 bool headroom_record_pass(struct headroom *headroom, unsigned priority, uint64_t quota,
                           uint64_t draw)
 {

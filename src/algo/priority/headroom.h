@@ -23,10 +23,8 @@
 
 #include "algo/priority/priority.h"
 
-#define HEADROOM_S 10 /* seconds for which a class counts as present after a request */
-#define HEADROOM_ROOTS                                                                             \
-	4 /* the most room in square roots of the limit; at most the limit itself                      \
-	   */
+#define HEADROOM_S      10 /* seconds for which a class counts as present after a request */
+#define HEADROOM_ROOTS  4  /* the most room in square roots of the limit, or the limit if less */
 #define HEADROOM_GROW   4
 #define HEADROOM_DEEPER 3
 #define HEADROOM_SHRINK 400 /* one in so many requests that pass takes 1 off the room, */
@@ -34,8 +32,7 @@
 
 struct headroom {
 	uint8_t last_request_second[PRIORITY_CLASSES]; /* modulo 255, plus 1; 0 if none */
-	uint16_t extra_requests[PRIORITY_CLASSES -
-	                        1]; /* requests over the limit; the lowest class has none */
+	uint16_t extra_requests[PRIORITY_LOWEST];      /* over the limit; the lowest class has none */
 	uint16_t lower_passed_bits; /* by class: a lower class has passed since its extra last grew */
 };
 

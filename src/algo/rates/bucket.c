@@ -13,8 +13,11 @@
  * `at_once` waits until it no longer is, and one past `depth` is denied. The time at which a
  * request may start is its turn: TAT - at_once for the newest request.
  *
- *     pacer        at_once = (slack + 1) T,   depth = at_once + max_wait
- *     leaky_queue  at_once = T,               depth = at_once + min(capacity T, max_wait)
+ *     depth = at_once + min(tokens_waiting T, max_wait)
+ *
+ *     token_bucket, leaky_bucket    at_once = B T              tokens_waiting = 0
+ *     pacer                         at_once = (slack + 1) T    tokens_waiting = 2^53
+ *     leaky_queue                   at_once = T                tokens_waiting = capacity
  *
  * T is a rational number p/q of nanoseconds, and so is every TAT. A state has it exactly: in whole
  * nanoseconds, rounded up, and the 1/q parts that were added by rounding. So no rate drifts, and
@@ -49,9 +52,11 @@ static bool derive_bucket(struct bucket_params *params, uint64_t count, uint64_t
 	uint64_t divisor = gcd_u64(count, period_ns);
 	uint64_t p = period_ns / divisor, q = count / divisor;
 	/* In 1/q ns: a token takes p of these. */
-	u128 at_once = (u128)shape->at_once * p, queue = (u128)shape->queue * p;
-	u128 wait = (u128)shape->max_wait_ns * q;
-	u128 depth = at_once + (queue < wait ? queue : wait);
+	u128 at_once = (u128)shape->tokens_at_once * p, queue = (u128)shape->tokens_waiting * p;
+	u128 max_wait = (u128)shape->max_wait_ns * q;
+	u128 depth = at_once + (queue < max_wait ? queue : max_wait);
+	enum weir_reason bound_of_queue =
+	    queue <= max_wait ? WEIR_REASON_QUEUE_FULL : WEIR_REASON_WAIT_TOO_LONG;
 
 	if (depth / q > ALGO_HORIZON_NS)
 		return false;
@@ -63,9 +68,7 @@ static bool derive_bucket(struct bucket_params *params, uint64_t count, uint64_t
 	    .interval = time_of(p, q),
 	    .depth = time_of(depth, q),
 	    .at_once = time_of(at_once, q),
-	    .denial = shape->queue == 0 ? WEIR_REASON_OVER_LIMIT
-	              : queue <= wait   ? WEIR_REASON_QUEUE_FULL
-	                                : WEIR_REASON_WAIT_TOO_LONG,
+	    .denial = queue == 0 ? WEIR_REASON_OVER_LIMIT : bound_of_queue,
 	};
 	return true;
 }
@@ -137,31 +140,31 @@ int bucket_init(struct algo_limit *limit, uint64_t count, const struct bucket_sh
 }
 
 /*
- * Refunds units. A refund with until_ns releases the units of one request, whose TAT that was. Let
- * the bucket leak in the order of requests: the c T of this one have leaked at `until`, so
+ * Refunds units: those of the newest request, or those that are left of an earlier one, whose TAT
+ * was until_ns. The bucket leaks in the order of requests, so the c T of the earlier one will have
+ * leaked at until_ns, and min(c T, until_ns - now) are left. In a limit with turns, only the newest
+ * turn can be refunded: the next request gets it.
  *
- *     min(c T, until - now)
+ * Proof that a refund leaves no lower TAT than if the request had never come: the two states differ
+ * by c T after the request. Later requests add the same to both. Time takes the same from both
+ * until the state without the request is at 0; from then on they differ by TAT - now, which is at
+ * least until_ns - now.
  *
- * of them are left. The refund must not leave a lower TAT than if the request had never come.
- * Proof: the two states differ by c T after the request. Later requests add the same to both. Time
- * takes the same from both until the state without the request is at 0; from then on they differ by
- * TAT - now >= until - now.
- *
- * The proof needs TAT >= until. If an earlier request was refunded meanwhile, this one has moved
- * forward in the queue, and its `until` is too late. A series of such refunds can gain the idle
- * time between requests. But no more units pass, less those refunded, than the burst and the units
- * that have leaked since the bucket was idle.
- *
- * In a limit with turns, only the newest turn can be refunded: the next request gets it.
+ * The last step needs TAT >= until_ns. It fails if a request before this one was refunded
+ * meanwhile: this one has moved forward, and leaks sooner than until_ns says. A series of such
+ * refunds can gain the idle time between requests. But no more units pass, less those refunded,
+ * than the burst and the units that have leaked since the bucket was idle.
  */
 static bool refund_bucket(const struct bucket_params *params, const struct algo_call *call,
                           struct algo_state *state, struct bucket_time ahead, uint64_t now_ns)
 {
-	struct bucket_time refunded = cost_time(params, u64_min(call->cost, params->burst));
+	uint64_t most_in_use = params->burst;
+	struct bucket_time refunded = cost_time(params, u64_min(call->cost, most_in_use));
+	bool is_newest = call->until_ns == 0 || call->until_ns == state->until_ns;
 
 	if (ahead.ns == 0 || call->cost == 0)
 		return false;
-	if (call->until_ns != 0 && call->until_ns != state->until_ns) {
+	if (!is_newest) {
 		/* until_ns may have been rounded up by less than 1 ns: allow for it. */
 		struct bucket_time left = {sat_sub(call->until_ns, now_ns + (params->q > 1)), 0};
 
@@ -222,9 +225,19 @@ static bool holds_only_turns(const struct bucket_params *params, struct bucket_t
 	       whole.ns <= params->depth.ns + ALGO_SKEW_NS;
 }
 
+/* Returns `parts`/from->q ns as a time of `to`, in which as many tokens come. Rounds up. */
+static struct bucket_time scale_time(u128 parts, const struct bucket_params *from,
+                                     const struct bucket_params *to)
+{
+	/* A token takes p of these parts, and p = period / divisor. */
+	uint64_t divisor_from = from->count / from->q, divisor_to = to->count / to->q;
+
+	return time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
+}
+
 /*
- * Converts a state of another rate: the same number of tokens is in use. Without a layout (the
- * parameters of the state are unknown) the bucket counts as full.
+ * Converts a state of another rate, by which tokens came until since_ns: then the same number is in
+ * use. Without a layout (the parameters of the state are unknown) all tokens count as in use.
  */
 struct algo_converted bucket_convert(const struct algo_limit *limit,
                                      const struct algo_layout *layout, uint64_t since_ns,
@@ -236,18 +249,17 @@ struct algo_converted bucket_convert(const struct algo_limit *limit,
 	struct bucket_time cut, whole = to->depth;
 
 	if (layout && derive_bucket(&from, (uint64_t)layout->first + 1, limit->period_ns, &any_shape)) {
-		/* ahead = parts / q ns, and a token is p / q ns, where p = period / divisor */
-		uint64_t divisor_from = from.count / from.q, divisor_to = to->count / to->q;
 		uint64_t depth_ns = time_of(((u128)layout->second + 1) * from.p, from.q).ns;
 		u128 parts = 0;
+		bool was_written_later = sat_sub(state.until_ns, since_ns) > depth_ns;
 
-		if (sat_sub(state.until_ns, since_ns) > depth_ns) /* it was written after since_ns */
+		if (was_written_later) /* so the former rate was in use until now */
 			since_ns = now_ns;
 		if (state.until_ns > since_ns)
 			parts = (u128)(state.until_ns - since_ns) * from.q - state.word;
-		whole = time_of((parts * divisor_from + divisor_to - 1) / divisor_to, to->q);
+		whole = scale_time(parts, &from, to);
 	}
-	/* `cut` has at most the tokens that the new limit allows. */
+	/* At most the tokens that the new limit allows. */
 	cut = time_at_most(whole, to->depth) || holds_only_turns(to, whole) ? whole : to->depth;
 	return (struct algo_converted){{since_ns + whole.ns, whole.under},
 	                               {since_ns + cut.ns, cut.under}};
@@ -265,7 +277,8 @@ bool bucket_is_whole(const struct algo_limit *limit, const struct algo_layout *l
 	return limit->period_ns % ((uint64_t)layout->first + 1) == 0;
 }
 
-/* Whether a request whose TAT is past `at_once` passes after a wait; sets the wait or the denial.
+/*
+ * Whether a request whose TAT is past `at_once` passes after a wait. Sets the wait or the denial.
  */
 static inline bool admit_for_a_wait(const struct bucket_params *params,
                                     const struct algo_call *call, struct bucket_time after,
@@ -292,7 +305,10 @@ static inline struct bucket_time ahead_of(const struct bucket_params *params,
 	                            state->word < params->q ? state->word : 0};
 }
 
-/* Decides by GCRA, as in the head of this file. Returns whether the state changed. */
+/*
+ * Decides by GCRA, as in the head of this file. `out` allows the request already; a request of cost
+ * 0 asks whether one unit would pass. Returns whether the state changed.
+ */
 __attribute__((always_inline)) static inline bool
 step_bucket(const struct bucket_params *params, const struct algo_call *call,
             const struct algo_time *time, struct algo_state *state, struct algo_decision *out)
@@ -324,7 +340,7 @@ bool bucket_step(const struct algo_limit *limit, const struct algo_call *call,
 	return step_bucket(&limit->bucket, call, time, state, out);
 }
 
-/* As bucket_step, for a T of whole nanoseconds: the compiler omits all fractions. */
+/* algo_step for a T of whole nanoseconds: the compiler omits all fractions. */
 bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *call,
                      const struct algo_time *time, struct algo_state *state,
                      struct algo_decision *out)

@@ -9,10 +9,10 @@
 /* The most tokens that may wait: the greatest count that any reader of JSON can represent. */
 #define BUCKET_WAITING_MAX (UINT64_C(1) << 53)
 
-/* A bucket admits `at_once` tokens, and `queue` more that wait for at most max_wait_ns. */
+/* A bucket admits some tokens at once, and others that wait for at most max_wait_ns. */
 struct bucket_shape {
-	uint64_t at_once;
-	uint64_t queue;
+	uint64_t tokens_at_once;
+	uint64_t tokens_waiting;
 	uint64_t max_wait_ns;
 };
 
