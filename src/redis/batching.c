@@ -2,15 +2,16 @@
  * batching.c: decides whether a store client sends its batch of commands now or gathers more first.
  *
  * A call costs Redis as much as several commands. So the batch waits while calls are under way, and
- * after their replies a little longer for the next requests of the clients that got the answers, as
- * long as such waits bring enough requests.
+ * after their replies a little longer for the next requests of the *requesters*, the clients of the
+ * server that got the answers, as long as such waits bring enough requests. With a cluster nothing
+ * waits: the requests for its other nodes must not wait for one that may hang.
  */
 #include "redis/batching.h"
 
 /* Up to so many operations are sent at once, even while calls are under way. */
 #define AT_ONCE_MAX 8
 
-/* From so many answered operations on, their clients' next requests are awaited. */
+/* From so many answered operations on, their requesters' next requests are awaited. */
 #define REPLIED_MIN 4
 
 /* The longest such wait; a shorter round trip shortens it. */
@@ -19,7 +20,7 @@
 /* The most waits that are left out after waits in vain: 1, 3, 7, ... up to this. */
 #define SKIPS_MAX 64
 
-/* Ends a wait for clients. If it brought too few requests, the next waits are left out. */
+/* Ends a wait for requesters. If it brought too few requests, the next waits are left out. */
 static void end_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
@@ -43,33 +44,31 @@ static bool is_of_newest_key(const struct redis_client *client)
 	       command->operations->step.key.hash == client->batching.newest_key_hash;
 }
 
-/*
- * Called after replies were read: begins a wait for the clients that got the answers, if that pays.
- */
+/* Called after replies were read: begins a wait for the requesters, if that pays. */
 void batching_replied(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;
 	uint64_t answered = batching->answered_operations;
-	bool clients_may_follow = client->transport->kind->has_clients && answered >= REPLIED_MIN &&
-	                          !client->is_closing && !client->store->url.cluster;
+	bool may_wait = client->transport->kind->serves_requesters && !client->is_closing &&
+	                !client->store->url.cluster;
 
-	if (client->calls_under_way > 0 || answered == 0)
+	if (client->calls_under_way > 0)
 		return;
 	batching->answered_operations = 0;
-	if (!clients_may_follow)
+	if (!may_wait || answered < REPLIED_MIN)
 		return;
 	if (batching->waits_to_skip > 0) {
 		batching->waits_to_skip--;
 		return;
 	}
-	/* The wait has paid if three quarters of the clients send a request. */
+	/* The wait has paid if three quarters of the requesters send a request. */
 	batching->operations_to_pay = client->operation_count + answered - answered / 4;
 	batching->operations_to_end = client->operation_count + answered;
 	batching->wait_ends_ns = client_now_ns(client) + u64_min(batching->round_trip_ns, WAIT_MAX_NS);
 	client_alarm_at(client, batching->wait_ends_ns);
 }
 
-/* Whether the batch is to wait: for replies to calls under way, or for clients. */
+/* Whether the batch is to wait: for replies to calls under way, or for requesters. */
 bool batching_must_wait(struct redis_client *client)
 {
 	struct batching *batching = &client->batching;

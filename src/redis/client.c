@@ -37,7 +37,8 @@ static struct store_operation *cut_front(struct store_operation **list, size_t *
 	return first;
 }
 
-/* Adds operations to the batch; refuses them if the client has too many. */
+/* Adds operations to the batch; refuses them if the client has too many, unless they are its only
+ * ones. */
 void redis_client_submit(struct store_client *store_client, struct store_operation *group)
 {
 	struct redis_client *client = client_of(store_client);
@@ -47,14 +48,15 @@ void redis_client_submit(struct store_client *store_client, struct store_operati
 	for (const struct store_operation *operation = group; operation; operation = operation->next)
 		client->operation_count++;
 	if (client->operation_count > CLIENT_OPERATIONS_MAX && count_before > 0) {
-		commands_refuse(client, group, WEIR_ESTORE);
+		commands_refuse(client, group, WEIR_ESTORE); /* which uncounts them */
 		return;
 	}
 	while (group) {
 		size_t n;
 		struct store_operation *operations = cut_front(&group, &n);
 
-		all_or_nothing &= !group; /* only the operations of one call can be so */
+		if (group) /* it does not fit into one call, and only a call can be all or nothing */
+			all_or_nothing = false;
 		if (client->batch.count > 0 && client->batch.count + n > CALL_COMMANDS_FULL)
 			send_batch(client);
 		commands_add(client, operations, all_or_nothing);
@@ -68,7 +70,7 @@ static void release_idle_chunks(struct redis_client *client)
 
 	if (operations)
 		redis_client_submit(&client->client, operations);
-	if (client->idle_chunks_due_ns != 0 && !client->is_closing)
+	if (client->idle_chunks_due_ns != 0)
 		client_alarm_at(client, client->idle_chunks_due_ns);
 }
 
@@ -134,7 +136,7 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	client->transport = transport;
 	client->queue_ticket = (uint32_t)prng_next() | 1; /* never 0, which means no ticket */
 	batch_init(&client->batch);
-	if (client->store->url.master)
+	if (client->store->url.master_name)
 		client_alarm_at(client, 1); /* at once, to ask the Sentinels */
 	command_list_clear(&client->retries);
 	command_list_clear(&client->delayed_retries);
@@ -145,16 +147,19 @@ int redis_client_open(struct store *store, struct redis_transport *transport,
 	return WEIR_OK;
 }
 
+/*
+ * Fails the operations that are not complete. Units of chunks that were not returned since
+ * redis_client_stop stay reserved at Redis until the chunks expire.
+ */
 void redis_client_close(struct store_client *store_client)
 {
 	struct redis_client *client = client_of(store_client);
 	struct redis_store *store = client->store;
 
-	client->is_closing = true;
-	release_idle_chunks(client);
-	send_batch(client); /* which fails, because the client is closing */
+	client->is_closing = true; /* from now on nodes_send fails all commands */
+	send_batch(client);
 	nodes_close(client);
-	send_batch(client); /* what was submitted meanwhile */
+	send_batch(client); /* `done` of a failed operation may have submitted further ones */
 	if (client->alarm_ns != 0)
 		client->transport->kind->alarm(client->transport, 0);
 	pthread_mutex_lock(&store->lock);

@@ -1,9 +1,11 @@
 /*
- * commands.c: makes *commands* for Redis of the operations that are submitted to a store client,
+ * commands.c: turns the operations that are submitted to a store client into *commands* for Redis,
  * and completes the operations when their command has ended.
  *
- * Equal operations share one command, which requests as often as they are. New commands gather in
- * the client's *batch*, until it is sent.
+ * Equal operations share one command, which makes one request for each of them. New commands gather
+ * in the client's *batch*, until it is sent. A *slow* command may need several calls; until it has
+ * ended, later commands of its key wait as its followers (followers.c). If it reserves a *chunk* of
+ * units (cache/chunks.c), operations that these may serve wait for it without a command.
  */
 #include "redis/commands.h"
 
@@ -137,8 +139,9 @@ void commands_fail_all(struct redis_client *client, struct redis_command *first,
 void commands_set_outcomes(struct redis_client *client, struct redis_command *command,
                            enum command_end end)
 {
-	bool withheld = end != COMMAND_DONE;
-	size_t i = 0; /* peeks share one outcome, acquires have one each */
+	/* Not carried out, because another command of the group was refused. */
+	bool withheld = end == COMMAND_WITHHELD || end == COMMAND_UNDECIDED;
+	size_t i = 0; /* each acquire has an outcome; peeks are one request, and share its outcome */
 
 	for (struct store_operation *operation = command->operations; operation;
 	     operation = operation->next) {
@@ -149,7 +152,8 @@ void commands_set_outcomes(struct redis_client *client, struct redis_command *co
 		operation->until_ns = client->result.until_ns[i];
 		operation->clock_ns =
 		    command->uses_given_time ? operation->step.at.wall_ns : client->redis_clock_ns;
-		i += i + 1 < command->request_count;
+		if (i + 1 < command->request_count)
+			i++;
 		client->batching.answered_operations++;
 	}
 	cache_record_end(client, command, end);
@@ -290,7 +294,7 @@ static bool answer_waiter(struct redis_client *client, struct store_operation *o
 /*
  * Decides operations that have waited for a command to reserve a chunk. Returns those that the
  * chunk grants, in order. From the first one that it does not grant on, they become commands, which
- * are sent at once.
+ * are sent at once as retries. The first of these commands may reserve a further chunk.
  */
 static struct store_operation *serve_waiters(struct redis_client *client,
                                              struct store_operation *operations)
@@ -298,21 +302,24 @@ static struct store_operation *serve_waiters(struct redis_client *client,
 	struct store_operation *served = NULL, **last = &served;
 	struct redis_command *command = NULL;
 	enum cache_answer answer = CACHE_MISS;
+	bool chunk_is_used_up = false;
 
 	while (operations) {
 		struct store_operation *operation = operations;
 
 		operations = operation->next;
 		operation->next = NULL;
-		if (!command && answer_waiter(client, operation, &answer)) {
+		if (!chunk_is_used_up && answer_waiter(client, operation, &answer)) {
 			*last = operation;
 			last = &operation->next;
 			client->batching.answered_operations++;
 			continue;
 		}
+		chunk_is_used_up = true;
 		if (command && join_command(client, command, operation))
 			continue;
-		command = make_command_for_miss(client, operation, command ? CACHE_MISS : answer);
+		command = make_command_for_miss(client, operation, answer);
+		answer = CACHE_MISS;
 		if (!command) {
 			commands_refuse(client, operation, WEIR_ENOMEM);
 			continue;
@@ -347,6 +354,18 @@ static bool join_unsent_command(struct redis_client *client, struct redis_comman
 	return slow && slow->followers.first && join_command(client, slow->newest_follower, operation);
 }
 
+/* Whether the slow command reserves a chunk from which the operation, next in turn, can be granted.
+ */
+static bool chunk_may_serve(const struct redis_command *slow,
+                            const struct store_operation *operation)
+{
+	bool is_next = !slow->followers.first; /* otherwise it would overtake these */
+
+	return slow->chunk_use.takes_chunk && is_next && algo_op_consumes(operation->step.call.op) &&
+	       chunk_applies(operation) &&
+	       chunk_name(operation).request_hash == slow->chunk_use.name.request_hash;
+}
+
 /*
  * If the key's slow command reserves a chunk that may serve the operation, adds the operation to
  * the command, or to the operations that wait for the chunk. Returns whether it did.
@@ -354,12 +373,12 @@ static bool join_unsent_command(struct redis_client *client, struct redis_comman
 static bool await_chunk(struct redis_client *client, struct redis_command *gathered,
                         struct redis_command *slow, struct store_operation *operation)
 {
-	/* Behind followers the operation would overtake these. */
-	if (!slow->chunk_use.takes_chunk || slow->followers.first ||
-	    !algo_op_consumes(operation->step.call.op) || !chunk_applies(operation) ||
-	    chunk_name(operation).request_hash != slow->chunk_use.name.request_hash)
+	bool is_unsent = gathered == slow;
+
+	if (!chunk_may_serve(slow, operation))
 		return false;
-	if (gathered == slow && !slow->waiters && join_command(client, slow, operation))
+	/* Waiters came before this operation. */
+	if (is_unsent && !slow->waiters && join_command(client, slow, operation))
 		return true;
 	operation->next = NULL;
 	*slow->last_waiter = operation;
@@ -388,18 +407,21 @@ static bool answer_or_add(struct redis_client *client, struct store_operation *o
 {
 	struct batch *batch = &client->batch;
 	struct batch_index_entry *entry = index_entry_of(batch, operation);
+	/* The command of the batch for the key, and the key's slow one, sent or not; perhaps the same.
+	 */
 	struct redis_command *gathered = entry->batch_number == batch->number ? entry->command : NULL;
 	/* Operations of a group do not wait: their keys would have to wait for one another. */
 	struct redis_command *slow =
 	    operation->is_all_or_nothing ? NULL : followers_find_slow(client, operation);
 	struct redis_command *command;
 	enum cache_answer answer = CACHE_MISS;
+	bool is_first_on_key = !slow && !gathered;
 
 	operation->status = WEIR_OK;
 	if (slow && await_chunk(client, gathered, slow, operation))
 		return false;
 	if (!slow)
-		answer = cache_answer(client, operation, !gathered);
+		answer = cache_answer(client, operation, is_first_on_key);
 	if (answer == CACHE_ANSWERED)
 		return true;
 	if (answer == CACHE_MISS && join_unsent_command(client, gathered, slow, operation))

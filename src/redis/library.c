@@ -44,6 +44,11 @@ static int check_redis_options(const struct weir_redis_options *options, struct 
 	return WEIR_OK;
 }
 
+/*
+ * Opens a table in memory, and a pool of store clients, at which the table counts its limits as
+ * long as Redis is available. The quota of a limit that is counted in memory is divided by
+ * `options->nodes`.
+ */
 int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
                     struct weir_error *error)
 {
@@ -59,7 +64,7 @@ int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
 		return status;
 	status = pool_open(&checked, &caller, error);
 	if (status == WEIR_OK) {
-		status = weir_private_table_call(*out, caller, options->nodes);
+		status = weir_private_table_call(*out, caller, options->nodes); /* has it use the pool */
 		if (status != WEIR_OK) {
 			caller->close(caller);
 			error_set(error, status, "out of memory");

@@ -107,16 +107,22 @@ static void prefetch_command(const struct script_call *call, size_t i)
 		             sizeof(struct store_operation));
 }
 
-/* Completes the commands of a call by the reply. Those that need another try go to `again`. */
+/* Whether a try has set the outcomes of the command's operations, so that these are complete. */
+static bool has_outcomes(enum command_end end)
+{
+	return end == COMMAND_DONE || end == COMMAND_WITHHELD || end == COMMAND_UNDECIDED;
+}
+
+/*
+ * Completes the commands of a call by the reply. Those that need another try go to `again`. Reads
+ * all commands before it completes any, because command_read also reads the others of a group; and
+ * completing an operation calls its `done`, which may submit more operations.
+ */
 void script_call_complete(struct redis_client *client, struct script_call *call,
                           const struct redis_reply *reply, struct command_list *again)
 {
 	enum command_end ends[CALL_COMMANDS_MAX];
 
-	/*
-	 * Reads all commands before it completes any: `done` may submit more operations, and
-	 * command_read reads the whole group.
-	 */
 	client->redis_clock_ns = command_clock(reply, call->command_count);
 	/* The deadline was the timeout after sending. */
 	client->batching.round_trip_ns =
@@ -124,20 +130,20 @@ void script_call_complete(struct redis_client *client, struct script_call *call,
 	for (size_t i = 0; i < call->command_count; i++) {
 		prefetch_command(call, i);
 		ends[i] = command_read(call->commands, call->command_count, i, reply, &client->result);
-		if (ends[i] == COMMAND_DONE || ends[i] == COMMAND_WITHHELD || ends[i] == COMMAND_UNDECIDED)
+		if (has_outcomes(ends[i]))
 			commands_set_outcomes(client, call->commands[i], ends[i]);
 	}
 	for (size_t i = 0; i < call->command_count; i++) {
 		struct redis_command *command = call->commands[i];
 
-		if (ends[i] == COMMAND_AGAIN)
+		if (has_outcomes(ends[i]))
+			commands_finish(client, command);
+		else if (ends[i] == COMMAND_AGAIN)
 			command_append(again, command);
 		else if (ends[i] == COMMAND_LATER)
 			command_retry_later(client, command);
-		else if (ends[i] == COMMAND_FAILED)
-			commands_fail(client, command, WEIR_ESTORE);
 		else
-			commands_finish(client, command);
+			commands_fail(client, command, WEIR_ESTORE);
 	}
 }
 

@@ -64,7 +64,7 @@ static void ask_sentinel(const struct redis_reply *reply)
 	sentinels_add_learnt(watched, reply);
 	sentinels_answer(watched, nodes[0], reply);
 	sentinels_fail(watched, nodes[1], "gone");
-	sentinels_end_overdue_round(watched, &now_ns, now_ns + SENTINELS_SOON_NS);
+	sentinels_end_overdue_round(watched, now_ns + SENTINELS_SOON_NS);
 	master = cluster_node_of(watched, 0);
 	cluster_add_user(watched, master, &host);
 	cluster_remove_user(watched, master);
@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct redis_host host = {"h", 1};
 	const struct redis_url url = {.cluster = true, .hosts = &host, .host_count = 1};
 	struct redis_host hosts[3] = {{"a", 1}, {"b", 1}, {"c", 1}};
-	const struct redis_url of_sentinels = {.master = "m", .hosts = hosts, .host_count = 3};
+	const struct redis_url of_sentinels = {.master_name = "m", .hosts = hosts, .host_count = 3};
 	struct slice rest = {(const char *)data, size};
 	struct pending_reply calls[CALLS];
 	struct connection *connection;

@@ -10,7 +10,7 @@ int cache_open(struct redis_store *store)
 	if (store->options.denied_cache_ns > 0)
 		store->denials = denial_cache_open();
 	return store->chunks && (store->denials || store->options.denied_cache_ns == 0) ? WEIR_OK
-	                                                                                 : WEIR_ENOMEM;
+	                                                                                : WEIR_ENOMEM;
 }
 
 void cache_close(struct redis_store *store)
@@ -36,23 +36,25 @@ static bool is_refund_or_reset(const struct algo_call *call)
  * Sets the operation's outcome from the denial cache, if that has one that fits. A denial fits any
  * request. "Would pass" fits only a peek that explains the denial by another limit.
  */
-static bool repeat_answer(struct redis_client *client, struct store_operation *operation,
-                          bool may_deny)
+static bool repeat_answer(struct redis_client *client, struct store_operation *operation)
 {
 	const struct denial_cache *denials = client->store->denials;
 	const struct store_step *step = &operation->step;
 	struct algo_decision out;
 	struct cache_name name;
+	bool may_deny, fits;
 
 	if (!denials)
 		return false;
-	may_deny &= !operation->skips_denial_cache && denial_cache_applies(step->limit, &step->call);
+	may_deny = !operation->skips_denial_cache && denial_cache_applies(step->limit, &step->call);
 	if (!may_deny && !operation->explains_denial)
 		return false;
 	name = denial_cache_name(step->limit, &step->call, step->key.hash);
 	if (!denial_cache_find(denials, step->limit, &step->call, &name, cache_now_ns(client, step->at),
-	                       &out) ||
-	    !(out.allowed ? operation->explains_denial : may_deny))
+	                       &out))
+		return false;
+	fits = out.allowed ? operation->explains_denial : may_deny;
+	if (!fits)
 		return false;
 	operation->outcome = out;
 	operation->status = WEIR_OK;
@@ -62,13 +64,16 @@ static bool repeat_answer(struct redis_client *client, struct store_operation *o
 	return true;
 }
 
-/* Answers an operation if the cache can. Only the first one on its key may repeat a denial. */
+/*
+ * Answers an operation if the cache can. A denial is repeated only to the first operation that the
+ * client has on the key: one that is still to be sent, such as a refund, might change it.
+ */
 enum cache_answer cache_answer(struct redis_client *client, struct store_operation *operation,
                                bool is_first)
 {
 	enum cache_answer answer;
 
-	if (is_first && !operation->is_all_or_nothing && repeat_answer(client, operation, true))
+	if (is_first && !operation->is_all_or_nothing && repeat_answer(client, operation))
 		return CACHE_ANSWERED;
 	if (operation->step.limit->chunk == 0 || client->is_stopping || !chunk_applies(operation))
 		return CACHE_MISS;
@@ -84,8 +89,10 @@ bool cache_answer_group(struct redis_client *client, struct store_operation *ope
 	bool any_denied = false;
 
 	for (struct store_operation *one = operations; one; one = one->next) {
-		one->is_undecided = !repeat_answer(client, one, true);
-		any_denied |= !one->is_undecided;
+		bool is_denied = repeat_answer(client, one); /* a group does not explain denials */
+
+		one->is_undecided = !is_denied;
+		any_denied |= is_denied;
 	}
 	/* If one is denied, the others take nothing, and nobody knows whether they would pass. */
 	for (struct store_operation *one = operations; one; one = one->next) {
@@ -108,7 +115,10 @@ bool cache_grant_waiter(struct redis_client *client, struct store_operation *ope
 
 /* Commands */
 
-/* Called when a command was made: counts it at its chunk, and prepares to cache its denial. */
+/*
+ * Called when a command was made: counts it at the chunk of its key, if there is one, and prepares
+ * to cache a denial of it, unless the key is invalidated meanwhile.
+ */
 void cache_register(const struct redis_client *client, struct redis_command *command,
                     const struct store_operation *operation)
 {
@@ -118,9 +128,12 @@ void cache_register(const struct redis_client *client, struct redis_command *com
 	if (denials && is_refund_or_reset(&command->call))
 		denial_cache_invalidate(denials, key);
 	if (chunk_is_for(command->limit)) {
+		/* Each command reports the used units of the chunk. This is all that such a one does. */
+		bool refunds_nothing = algo_op_releases(command->call.op) && command->call.cost == 0;
+
 		command->chunk_use = (struct command_chunk){
 		    .name = chunk_name(operation),
-		    .is_made_to_settle = algo_op_releases(command->call.op) && command->call.cost == 0,
+		    .is_made_to_settle = refunds_nothing,
 		};
 		chunk_register(client->store->chunks, command, client);
 	}
@@ -215,7 +228,8 @@ void cache_record_end(struct redis_client *client, struct redis_command *command
 	struct denial_cache *denials = client->store->denials;
 	const struct algo_call *call = &command->call;
 	uint64_t key = command->operations->step.key.hash;
-	bool allowed = client->result.outcomes[0].allowed;
+	bool first_is_allowed = client->result.outcomes[0].allowed;
+	bool would_pass;
 
 	if (command->chunk_use.is_registered)
 		record_chunk_reply(client, command, end != COMMAND_FAILED);
@@ -223,22 +237,23 @@ void cache_record_end(struct redis_client *client, struct redis_command *command
 		return;
 	if (is_refund_or_reset(call))
 		denial_cache_invalidate(denials, key);
-	if (end == COMMAND_DONE && algo_op_consumes(call->op) && allowed)
+	if (end == COMMAND_DONE && algo_op_consumes(call->op) && first_is_allowed)
 		denial_cache_remove(denials, key);
 	if (end == COMMAND_DONE)
 		cache_denial(client, command);
-	if (end == COMMAND_WITHHELD || (end == COMMAND_DONE && call->op == ALGO_PEEK && allowed))
+	/* COMMAND_WITHHELD: only another command of its group was refused. */
+	would_pass = end == COMMAND_WITHHELD ||
+	             (end == COMMAND_DONE && call->op == ALGO_PEEK && first_is_allowed);
+	if (would_pass)
 		cache_would_pass(client, command);
 }
 
 struct store_operation *cache_release_idle(struct redis_client *client)
 {
-	bool release_all = client->is_closing || client->is_stopping;
-
 	if (client->idle_chunks_due_ns == 0)
 		return NULL;
-	if (client->idle_chunks_due_ns > client_now_ns(client) && !release_all)
+	if (client->idle_chunks_due_ns > client_now_ns(client) && !client->is_stopping)
 		return NULL;
-	return chunk_release_idle(client->store->chunks, client, client_now_ns(client), release_all,
-	                          &client->idle_chunks_due_ns);
+	return chunk_release_idle(client->store->chunks, client, client_now_ns(client),
+	                          client->is_stopping, &client->idle_chunks_due_ns);
 }

@@ -42,10 +42,7 @@ void cache_prepare(struct redis_client *client, struct redis_command *command);
 void cache_record_end(struct redis_client *client, struct redis_command *command,
                       enum command_end end);
 
-/**
- * Returns operations that return idle chunks to Redis; all chunks of the client if it stops or
- * closes.
- */
+/** Returns operations that return idle chunks to Redis; all chunks of the client if it stops. */
 struct store_operation *cache_release_idle(struct redis_client *client);
 
 #endif

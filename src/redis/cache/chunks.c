@@ -39,7 +39,7 @@ struct settling {
 struct chunk {
 	struct cache_name name;
 	bool is_used;
-	bool others_hold_units;       /* other servers did at Redis's last answer */
+	bool others_hold_units;       /* other servers held units of the key at Redis's last answer */
 	bool redis_may_differ;        /* Redis may have reserved another number of units */
 	uint64_t last_request_ns;     /* for the key, by the local clock */
 	size_t commands_under_way;    /* on the key, */
@@ -146,8 +146,9 @@ static bool must_be_settled(const struct chunk *chunk)
 }
 
 /*
- * Makes an entry of the set the chunk of `name`: an unused one, otherwise the one that was
- * requested longest ago, of those without units and commands. NULL if there is none.
+ * Makes an entry of the set the chunk of `name`: the one that was requested longest ago, of those
+ * without units and commands. That is an unused one if there is any: its last_request_ns is 0.
+ * NULL if there is none.
  */
 static struct chunk *claim_entry(struct set *set, struct cache_name name, uint64_t now_ns)
 {
@@ -178,7 +179,8 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 {
 	const struct algo_limit *limit = operation->step.limit;
 	const struct algo_call *call = &operation->step.call;
-	const struct algo_time time = {now_ns + chunk->offset_ns, chunk->reserved.ends_ns};
+	const struct algo_time time = {.now_ns = now_ns + chunk->offset_ns,
+	                               .window_end_ns = chunk->reserved.ends_ns};
 	struct algo_decision *out = &operation->outcome, ignored;
 	struct algo_state state = chunk->state;
 	uint64_t refund_name_ns; /* by this time a refund would identify the units */
@@ -199,7 +201,7 @@ static bool grant_from_chunk(struct chunk *chunk, struct store_operation *operat
 	chunk->state = state;
 	chunk->free_units -= call->cost;
 	chunk->used_units += call->cost;
-	if (algo_has_step(limit, bucket_step))
+	if (algo_has_step(limit, bucket_step)) /* to report of a window, used_units are enough */
 		algo_step(limit, call, &time, &chunk->state_to_report, &ignored);
 	return true;
 }
@@ -249,7 +251,8 @@ bool chunk_grant_waiter(struct chunks *chunks, struct store_operation *operation
 
 /*
  * Called when the command that settles an idle chunk has ended. If the chunk still has something to
- * settle, because the reply was lost or because it has new units, it gets its operation back.
+ * settle, because the reply was lost or because it has new units, it gets its operation back; also
+ * if commands are under way, because these may bring it units.
  */
 static void keep_or_free_settling(struct store_operation *operation)
 {
@@ -280,7 +283,6 @@ static struct settling *make_settling(struct chunks *chunks,
 		free(settling);
 		return NULL;
 	}
-	settling->limit.chunk = operation->step.limit->chunk;
 	settling->chunks = chunks;
 	settling->name = chunk_name(operation);
 	settling->operation = (struct store_operation){
@@ -353,7 +355,10 @@ static bool chunk_is_idle(const struct chunk *chunk, const struct redis_command 
 	       chunk_units_idle_ns(command->limit);
 }
 
-/* Writes the report of used units and the new reservation into the command. */
+/*
+ * Writes the report of used units and the new reservation into the command: a whole chunk, as many
+ * units as the chunk has now, or none.
+ */
 static void write_settlement(struct chunk *chunk, struct redis_command *command, bool returns_all)
 {
 	struct chunk_settlement *units = &command->settlement;
@@ -370,50 +375,60 @@ static void write_settlement(struct chunk *chunk, struct redis_command *command,
 	if (!returns_all && command->call.op != ALGO_RESET)
 		units->wanted_units =
 		    command->chunk_use.takes_chunk ? command->limit->chunk : chunk->free_units;
-	chunk->redis_may_differ |= must_be_settled(chunk);
+	chunk->redis_may_differ |= must_be_settled(chunk); /* until the reply: free_units is 0 now */
 	chunk->free_units = 0;
 }
 
-/* Called when the command is written: fills its settlement if the chunk has to be settled. */
+/*
+ * Called when the command is written, perhaps once more: fills its settlement if the chunk has to
+ * be settled.
+ */
 void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
-                            const void *client, bool stops)
+                            const void *client, bool client_stops)
 {
 	struct chunk_settlement *units = &command->settlement;
 	struct command_chunk *use = &command->chunk_use;
 	struct set *set = lock_set(chunks, use->name.key_hash);
 	struct chunk *chunk = find_chunk(set, use->name);
 	/*
-	 * The first try of an acquire leaves the chunk to the settlements under way. If it is denied
-	 * then, the next try settles the chunk once more.
+	 * While other commands settle the chunk, the first try of an acquire leaves it to them. Redis
+	 * may then lack units that these return, so it grants all requests of the try or none; if none,
+	 * the next try settles the chunk once more.
 	 */
-	bool must_settle = command->attempt.tries > 0 || !algo_op_consumes(command->call.op);
-	size_t other_settlements = chunk ? chunk->settlements_under_way - use->settles_in_call : 0;
+	bool may_leave_chunk = command->attempt.tries == 0 && algo_op_consumes(command->call.op);
+	size_t other_settlements = chunk ? chunk->settlements_under_way - use->is_settling : 0;
 	bool has_nothing_to_settle = !chunk || (!use->takes_chunk && !must_be_settled(chunk) &&
-	                                        other_settlements == 0 && !use->settles_in_call);
+	                                        other_settlements == 0 && !use->is_settling);
 
 	*units = (struct chunk_settlement){.may_have_chunks = units->may_have_chunks ||
 	                                                      (chunk && chunk->others_hold_units)};
 	if (has_nothing_to_settle) {
 		; /* the command concerns the key only */
-	} else if (other_settlements > 0 && !must_settle) {
+	} else if (other_settlements > 0 && may_leave_chunk) {
 		units->may_have_chunks = units->all_or_nothing = true;
 	} else {
-		chunk->settlements_under_way += !use->settles_in_call;
-		use->settles_in_call = true;
+		bool returns_all =
+		    client_stops || (use->is_made_to_settle && chunk_is_idle(chunk, command));
+
+		chunk->settlements_under_way += !use->is_settling;
+		use->is_settling = true;
 		chunk->settling_client = client;
-		write_settlement(chunk, command,
-		                 stops || (use->is_made_to_settle && chunk_is_idle(chunk, command)));
+		write_settlement(chunk, command, returns_all);
 	}
 	pthread_mutex_unlock(&set->lock);
 }
 
-/* Takes over the units, and the key's state, from the reply to the newest settlement. */
+/*
+ * Takes over the units, and the key's state, from the reply to the newest settlement, which was
+ * read into command->settlement.
+ */
 static void apply_reply(struct chunk *chunk, const struct redis_command *command, uint64_t clock_ns)
 {
 	const struct chunk_settlement *units = &command->settlement;
+	bool entry_was_removed = units->held_units == 0;
 
-	/* Without an entry, Redis takes an older command that arrives later for a new one. */
-	chunk->redis_may_differ = chunk->newest_settlement_overlaps && units->held_units == 0;
+	/* Without the entry, Redis can't see that a settlement that arrives later is an older one. */
+	chunk->redis_may_differ = chunk->newest_settlement_overlaps && entry_was_removed;
 	chunk->free_units = units->held_units;
 	chunk->reported_units = units->used_units;
 	chunk->reserved = units->reserved;
@@ -425,7 +440,8 @@ static void apply_reply(struct chunk *chunk, const struct redis_command *command
 }
 
 /*
- * Called when the command has ended. Returns when the chunk will be idle; 0 if it holds nothing.
+ * Called when the command has ended. Its chunk is still there: with commands under way it is not
+ * replaced. Returns when the chunk will be idle; 0 if it holds nothing.
  */
 uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, const void *client,
                           uint64_t now_ns, uint64_t redis_clock_ns)
@@ -433,14 +449,14 @@ uint64_t chunk_record_end(struct chunks *chunks, struct redis_command *command, 
 	const struct chunk_settlement *units = &command->settlement;
 	struct set *set = lock_set(chunks, command->chunk_use.name.key_hash);
 	struct chunk *chunk = find_chunk(set, command->chunk_use.name);
-	bool settles = command->chunk_use.settles_in_call, has_reply = redis_clock_ns != 0;
+	bool settles = command->chunk_use.is_settling, has_reply = redis_clock_ns != 0;
 	uint64_t idle_at_ns = 0;
 
 	chunk->commands_under_way--;
 	chunk->settlements_under_way -= settles;
 	if (settles && has_reply && units->settlement_number == chunk->newest_settlement)
 		apply_reply(chunk, command, redis_clock_ns);
-	else if (settles)
+	else if (settles) /* an older one may have reserved units after the newest one */
 		chunk->redis_may_differ |= !has_reply || units->held_units > 0;
 	if (has_reply && units->may_have_chunks)
 		chunk->others_hold_units = units->reserved.others_units > 0;
@@ -483,7 +499,10 @@ static struct store_operation *settle_if_due(struct chunk *chunk, uint64_t now_n
 	return operation;
 }
 
-/* Returns a list of operations that settle the client's idle chunks, or all of its chunks. */
+/*
+ * Returns a list of operations that settle the client's idle chunks, or all of its chunks. *next_ns
+ * is when another chunk may be idle, or 0 if the client has none.
+ */
 struct store_operation *chunk_release_idle(struct chunks *chunks, const void *client,
                                            uint64_t now_ns, bool all, uint64_t *next_ns)
 {

@@ -58,11 +58,11 @@ bool chunk_allocate_settling(struct chunks *chunks, const struct store_operation
 /** A command on a key of such a limit was made. Sets command->chunk_use.is_registered. */
 void chunk_register(struct chunks *chunks, struct redis_command *command, const void *client);
 /**
- * A registered command is about to be written: sets command->settlement. With `stops`, the client
+ * A registered command is about to be written: sets command->settlement. With `client_stops` it
  * returns all units.
  */
 void chunk_write_settlement(struct chunks *chunks, struct redis_command *command,
-                            const void *client, bool stops);
+                            const void *client, bool client_stops);
 /**
  * A registered command has ended. `redis_clock_ns` is Redis's clock at the command; 0 if there was
  * no reply, otherwise command->settlement has Redis's answer. Returns when the chunk is to be

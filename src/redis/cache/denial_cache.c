@@ -1,6 +1,7 @@
 /*
- * denial_cache.c: a table of the answers of Redis, mostly denials, that a process may repeat until
- * they expire. Readers take no lock; a sequence counter in each set shows them concurrent writes.
+ * denial_cache.c: a table of the answers of Redis that a process may repeat until they expire:
+ * denials, and for requests that explain a denial by another limit "would pass". Readers take no
+ * lock; a sequence counter in each set shows them concurrent writes.
  */
 #include "redis/cache/denial_cache.h"
 
@@ -104,7 +105,10 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Limits of one identity may differ in the parameters that are mixed into the hash. */
+/*
+ * Limits of one identity may differ in the parameters that are mixed into the hash. A cost of 0 is
+ * decided as one of 1.
+ */
 struct cache_name denial_cache_name(const struct algo_limit *limit, const struct algo_call *call,
                                     uint64_t key)
 {
@@ -118,7 +122,7 @@ struct cache_name denial_cache_name(const struct algo_limit *limit, const struct
 		for (size_t i = 0; i < ALGO_OWN_WORDS; i++)
 			request_hash = mix(request_hash, limit->own[i]);
 	}
-	return (struct cache_name){key, request_hash | 1};
+	return (struct cache_name){key, request_hash | 1}; /* never 0, as in an empty entry */
 }
 
 /* Sets */
@@ -195,6 +199,13 @@ static uint64_t remaining_of_bucket(const struct bucket_params *params, uint64_t
 	return tokens < cost ? cost - (uint64_t)tokens : 0;
 }
 
+/* Sets *out to "would pass", of which the cache knows no numbers. */
+static void set_would_pass(const struct algo_limit *limit, struct algo_decision *out)
+{
+	algo_decision_table_full(limit, out); /* the numbers of an unknown state */
+	algo_decision_allow(out);
+}
+
 /*
  * Sets *out to a cached answer that is still valid, as of now_ns. Returns false if there is none.
  */
@@ -210,11 +221,10 @@ bool denial_cache_find(const struct denial_cache *denials, const struct algo_lim
 	    now_ns >= answer.valid_until_ns)
 		return false;
 	if (answer.reason == WEIR_REASON_OK) {
-		algo_decision_table_full(limit, out);
-		algo_decision_allow(out);
+		set_would_pass(limit, out);
 		return true;
 	}
-	left_ns = answer.passes_at_ns - now_ns;
+	left_ns = answer.passes_at_ns - now_ns; /* a denial is valid no longer than to passes_at_ns */
 	*out = (struct algo_decision){
 	    .reason = (enum weir_reason)answer.reason,
 	    .remaining = is_bucket(limit)

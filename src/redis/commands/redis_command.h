@@ -37,7 +37,7 @@ struct command_chunk {
 	bool is_registered;     /* the chunk counts the command (chunk_register) */
 	bool takes_chunk;       /* the command also reserves a chunk: after CACHE_REQUEST_CHUNK */
 	bool is_made_to_settle; /* the command has no other purpose than to settle the chunk */
-	bool settles_in_call;   /* the call under way settles the chunk */
+	bool is_settling;       /* a try has settled the chunk: its settlements_under_way count this */
 };
 
 struct redis_command {

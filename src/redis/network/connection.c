@@ -1,7 +1,7 @@
 /*
  * connection.c: turns commands into bytes and bytes into replies, for one connection to a Redis.
- * The caller moves the bytes over the network; TLS and the greeting (AUTH, SELECT, PING) are done
- * here.
+ * The caller moves the bytes over the network; TLS and the greeting (AUTH, HELLO, SELECT, PING) are
+ * done here.
  */
 #include "redis/network/connection.h"
 
@@ -179,17 +179,25 @@ static void reset_reply(struct connection *connection)
 	arena_reset(&connection->arena);
 }
 
+/* Whether hiredis reads the content of a text, whose length it knows; it reads all else by lines.
+ */
+static bool is_reading_text(const redisReader *reader)
+{
+	bool has_begun_reply = reader->ridx >= 0;
+
+	return has_begun_reply && reader->rstack[reader->ridx].type == REDIS_REPLY_STRING;
+}
+
 /*
- * Checks the size of an incomplete reply. A line without an end has a lower bound, because it is
- * searched again with each piece that arrives.
+ * Checks the size of an incomplete reply. A line without an end has a smaller maximum, because it
+ * is searched again with each piece that arrives.
  */
 static int check_incomplete_reply(struct connection *connection)
 {
 	const redisReader *reader = connection->reader;
 	size_t unread_bytes = reader->len - reader->pos;
-	bool is_line = reader->ridx < 0 || reader->rstack[reader->ridx].type != REDIS_REPLY_STRING;
 
-	if (is_line && unread_bytes > CONNECTION_LINE_MAX)
+	if (!is_reading_text(reader) && unread_bytes > CONNECTION_LINE_MAX)
 		return fail(connection, "expected a line of at most %zu bytes, found more",
 		            CONNECTION_LINE_MAX);
 	if (unread_bytes + connection->text_bytes > CONNECTION_INPUT_MAX)
@@ -444,8 +452,11 @@ static void send_whole_greeting(struct connection *connection, enum connection_p
 		log_in(connection, url->sentinel_user, url->sentinel_password);
 	else
 		log_in(connection, url->user, url->password);
-	/* An access list may forbid ROLE, but not HELLO. */
-	if (peer == CONNECTION_STORE && url->master)
+	/*
+	 * The master that Sentinels have named may be a replica by now: the reply to HELLO has its
+	 * role. An access list may forbid ROLE, but not HELLO.
+	 */
+	if (peer == CONNECTION_STORE && url->master_name)
 		send_greeting(connection, GREETING_ROLE, (struct slice[]){SLICE("HELLO"), SLICE("2")}, 2);
 	if (peer == CONNECTION_STORE && url->database > 0)
 		send_greeting(

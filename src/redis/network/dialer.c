@@ -263,6 +263,7 @@ void dialer_close(struct redis_dialer *dialer)
 	for (size_t i = 0; i < dialer->attempt_count; i++) {
 		struct redis_attempt *attempt = &dialer->attempts[i];
 
+		/* Its time is up before it was accepted. */
 		if (!dialer->accepted && attempt->connection)
 			record_address(dialer, attempt, false);
 		attempt_end(attempt);
@@ -297,7 +298,7 @@ void dialer_send(struct redis_dialer *dialer)
 }
 
 /* The server at the accepted address can't be used: other addresses come first from now on. */
-void dialer_blame(const struct redis_dialer *dialer)
+void dialer_demote_address(const struct redis_dialer *dialer)
 {
 	if (dialer->accepted)
 		record_address(dialer, dialer->accepted, false);

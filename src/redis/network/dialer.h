@@ -56,6 +56,6 @@ bool dialer_is_of_replica(const struct redis_dialer *dialer);
 /** Its connection has bytes for the wire. */
 void dialer_send(struct redis_dialer *dialer);
 /** The server at this address can't be used: other addresses of the host come first from now on. */
-void dialer_blame(const struct redis_dialer *dialer);
+void dialer_demote_address(const struct redis_dialer *dialer);
 
 #endif

@@ -41,7 +41,7 @@ struct redis_transport_kind {
 	 */
 	void (*alarm)(struct redis_transport *transport, uint64_t at_ns);
 	/* Its answers go to clients, which may send the next request at once. */
-	bool has_clients;
+	bool serves_requesters;
 };
 
 struct redis_transport {

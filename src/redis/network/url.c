@@ -223,7 +223,7 @@ static int read_master(struct slice path, struct redis_url *out, struct weir_err
 		return error_set(error, WEIR_EINVAL,
 		                 "expected the name by which Sentinels know the master, as in "
 		                 "redis+sentinel://host:26379/NAME");
-	status = copy_decoded(name, &out->master, error);
+	status = copy_decoded(name, &out->master_name, error);
 	return status == WEIR_OK ? read_database(path, out, error) : status;
 }
 
@@ -399,7 +399,7 @@ void redis_url_free(struct redis_url *url)
 	free_secret(url->password);
 	free_secret(url->sentinel_user);
 	free_secret(url->sentinel_password);
-	free(url->master);
+	free(url->master_name);
 	tls_context_close(url->trust);
 	free(url->hosts);
 	free(url->shown);

@@ -44,7 +44,7 @@ struct redis_url {
 	bool cluster;
 	unsigned database;        /* 0 in a cluster */
 	char *user, *password;    /* or NULL; never a user without a password */
-	char *master; /* by this name Sentinels know the master; NULL if no hosts are Sentinels */
+	char *master_name; /* by this name Sentinels know the master; NULL if no hosts are Sentinels */
 	char *sentinel_user, *sentinel_password; /* as user and password */
 	struct tls_context *trust;  /* with `tls`: by which certificates are verified; else NULL */
 	struct redis_host *hosts; /* one, some nodes of the cluster, or Sentinels */

@@ -39,13 +39,13 @@ int cluster_open(struct cluster **out, const struct redis_url *url)
 	for (size_t i = 0; i < url->host_count && i < CLUSTER_NODES_MAX; i++)
 		cluster->nodes[cluster->node_count++].host = url->hosts[i];
 	cluster->seed_count = cluster->node_count;
-	cluster->map_is_fixed = !url->cluster && !url->master;
+	cluster->map_is_fixed = !url->cluster && !url->master_name;
 	atomic_init(&cluster->map_is_in_doubt, !cluster->map_is_fixed);
-	if (url->master)
-		begin_with_sentinels(cluster, url->master);
+	if (url->master_name)
+		begin_with_sentinels(cluster, url->master_name);
 	else
 		cluster->nodes[0].slot_count = HASH_SLOTS;
-	if (url->master && !cluster->master) {
+	if (url->master_name && !cluster->master) {
 		cluster_close(cluster);
 		return WEIR_ENOMEM;
 	}

@@ -45,9 +45,8 @@ bool hash_slots_read_host(struct slice name, uint64_t port, const struct redis_h
 	if (port == 0 || port > UINT16_MAX || name.len > REDIS_HOST_MAX || (name.len == 0 && !asked))
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
-		/* A name with a slash would be a Unix socket of this machine. */
-		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?' ||
-		    name.data[i] == '/')
+		/* A name with a slash would be a Unix socket of this machine; "?" is an unknown name. */
+		if (name.data[i] <= ' ' || name.data[i] > '~' || name.data[i] == '?' || name.data[i] == '/')
 			return false;
 	}
 	*out = (struct redis_host){.port = (uint16_t)port};

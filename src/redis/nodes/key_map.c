@@ -50,7 +50,7 @@ static void on_others(struct redis_node *node, const struct redis_reply *reply)
 /* Asks a Sentinel for the master, and sometimes for the other Sentinels. */
 static void ask_sentinel(struct redis_node *node)
 {
-	struct slice name = slice_of(node->client->store->url.master);
+	struct slice name = slice_of(node->client->store->url.master_name);
 
 	if (node_calls(node)->first) /* its answer to the last question counts */
 		return;
@@ -61,16 +61,20 @@ static void ask_sentinel(struct redis_node *node)
 		              (struct slice[]){SLICE("SENTINEL"), SLICE("sentinels"), name}, 3);
 }
 
-/* Begins a round of questions to all Sentinels if one is due. Returns how many nodes to ask. */
+/*
+ * Begins a round of questions to Sentinels if one is due for this client, and ends the one that is
+ * open if it is overdue, whichever client began it. Returns how many nodes to ask.
+ */
 static size_t begin_round_if_due(struct redis_client *client, unsigned nodes[SENTINELS_MAX])
 {
 	struct cluster *cluster = client->store->cluster;
+	uint64_t now_ns = client_now_ns(client);
 	size_t n = 0;
 
-	if (client->sentinels_due_ns <= client_now_ns(client) || cluster_is_in_doubt(cluster)) {
-		sentinels_begin_round(cluster, client, client_now_ns(client), nodes, &n);
-		client->sentinels_due_ns =
-		    sentinels_end_overdue_round(cluster, client, client_now_ns(client));
+	if (client->sentinels_due_ns <= now_ns || cluster_is_in_doubt(cluster)) {
+		sentinels_begin_round(cluster, client, now_ns, nodes, &n);
+		sentinels_end_overdue_round(cluster, now_ns);
+		client->sentinels_due_ns = sentinels_next_due_ns(cluster, client);
 	}
 	client_alarm_at(client, client->sentinels_due_ns);
 	return n;
@@ -81,7 +85,7 @@ size_t map_nodes_to_ask(struct redis_client *client, unsigned nodes[SENTINELS_MA
 {
 	if (client->is_closing)
 		return 0;
-	if (client->store->url.master)
+	if (client->store->url.master_name)
 		return begin_round_if_due(client, nodes);
 	return cluster_claim_map_request(client->store->cluster, client_now_ns(client), nodes);
 }

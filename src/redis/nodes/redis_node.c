@@ -1,6 +1,6 @@
 /*
  * redis_node.c: assigns a client's commands to nodes (its connections to Redis servers), opens and
- * closes these connections, and watches the deadlines of commands and calls.
+ * closes these connections, and watches the deadlines of commands and of the calls that carry them.
  */
 #include "redis/nodes/redis_node.h"
 
@@ -240,7 +240,8 @@ static void ask_for_map(struct redis_client *client)
 		map_ask_if_due(node);
 	}
 	/* A new master is checked at once if the former one was unavailable. */
-	if (client->store->url.master && sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)))
+	if (client->store->url.master_name &&
+	    sentinels_node_has_host(cluster, cluster_node_of(cluster, 0)))
 		check_recovery_if_due(client, cluster_node_of(cluster, 0));
 }
 
@@ -471,7 +472,7 @@ void nodes_close(struct redis_client *client)
 			commands_fail_all(client, waiting, WEIR_ESTORE);
 		}
 	commands_fail_all(client, command_list_take(&client->delayed_retries), WEIR_ESTORE);
-	while (client->retries.first)
+	while (client->retries.first) /* followers of a command that fails become retries */
 		commands_fail_all(client, command_list_take(&client->retries), WEIR_ESTORE);
 	calls_free_unused(client);
 }
@@ -523,11 +524,11 @@ static void read_bytes(struct redis_node *node, struct slice bytes)
 	         node->unusable_because[0] != '\0' ? node->unusable_because
 	                                           : connection_error(node->connection));
 	node->unusable_because[0] = '\0';
-	if (must_be_closed) {
+	if (must_be_closed) { /* the replies can't be read, or Redis serves this connection no more */
 		node->must_be_closed = true; /* so that drop_node counts it as a failure */
-		dialer_blame(node->dialer);
+		dialer_demote_address(node->dialer);
 		drop_node(node, why, check_ns);
-	} else {
+	} else { /* a recovery check on the same connection may find the node usable again */
 		set_unavailable(node, why, check_ns);
 	}
 }

@@ -222,7 +222,10 @@ static void handle_error_reply(struct redis_node *node, struct script_call *call
 	}
 	if (error == ERROR_REDIRECTS && redirect_commands(node, call, text))
 		return;
-	/* Not handled above: the node is not usable, unless the error is of this call alone. */
+	/*
+	 * Not handled above: the node is not usable, unless the error is of this call alone. That
+	 * holds for a redirection, too, whose target makes no sense.
+	 */
 	if (error != ERROR_FAILS_CALL)
 		record_unusable(node, text);
 	if (error == ERROR_SCRIPT_REFUSED)
@@ -268,6 +271,7 @@ static void count_round_trip(struct redis_client *client, uint64_t time_ns)
 static void handle_reply(struct script_call *call, const struct redis_reply *reply)
 {
 	struct redis_client *client = call->node->client;
+	bool is_of_script = reply && command_clock(reply, call->command_count) != 0;
 
 	if (reply)
 		count_round_trip(client, sat_sub(client_now_ns(client), call->sent_ns));
@@ -277,7 +281,7 @@ static void handle_reply(struct script_call *call, const struct redis_reply *rep
 		handle_error_reply(call->node, call, reply->text);
 	else if (call->command_count == 0)
 		; /* its commands have failed already */
-	else if (command_clock(reply, call->command_count) == 0)
+	else if (!is_of_script)
 		handle_invalid_reply(call->node, call, reply);
 	else
 		script_call_complete(client, call, reply, &client->retries);
@@ -306,9 +310,9 @@ static bool may_share_call(const struct redis_command *first, const struct redis
 }
 
 /*
- * The cost of a command for Redis; an acquire on a bucket counts 1. So a full call of any commands
- * takes Redis no longer than a full call on buckets. Redis reads and writes all slots of a state,
- * and tries a group before it carries the group out.
+ * The cost of a command for Redis, as measured; an acquire on a bucket (RECORD_NONE) counts 1. So a
+ * full call of any commands takes Redis no longer than a full call on buckets. Redis reads and
+ * writes all slots of a state, and tries a group before it carries the group out.
  */
 static size_t weight_of(const struct redis_command *command)
 {
@@ -317,14 +321,26 @@ static size_t weight_of(const struct redis_command *command)
 	    [ALGO_RECORD_DAY] = 2,  [ALGO_RECORD_LEASES] = 4, [ALGO_RECORD_BREAKER] = 16};
 	const struct algo_limit *limit = command->limit;
 	size_t weight = weights[limit->record];
+	uint64_t two_thirds_of_slots; /* rounded up */
 
-	if (limit->record == ALGO_RECORD_SLOTS)
-		weight += u64_min((2 * (uint64_t)limit->slots.slots + 2) / 3, CALL_COMMANDS_FULL);
+	if (limit->record == ALGO_RECORD_SLOTS) {
+		two_thirds_of_slots = (2 * (uint64_t)limit->slots.slots + 2) / 3;
+		weight += u64_min(two_thirds_of_slots, CALL_COMMANDS_FULL);
+	}
 	if (command->attempt.swap)
 		weight += 3;
 	if (command->settlement.may_have_chunks || command->chunk_use.takes_chunk)
 		weight += 3;
 	return command->group != 0 || algo_op_releases(command->call.op) ? 2 * weight : weight;
+}
+
+/* Whether the call can get the whole group that begins with this command. */
+static bool group_fits(const struct script_call *call, const struct redis_command *command,
+                       size_t searched)
+{
+	size_t size = group_size(command);
+
+	return size <= CALL_COMMANDS_MAX - call->command_count && size <= SEARCHED_MAX - searched;
 }
 
 /*
@@ -340,17 +356,16 @@ static void fill_call(struct command_list *list, struct script_call *call, bool 
 	for (size_t searched = 0;
 	     *at && searched < SEARCHED_MAX && call->command_count < CALL_COMMANDS_MAX; searched++) {
 		struct redis_command *command = *at;
-		bool begins_group = command->group == 0 || command->group != group; /* or is in none */
+		bool continues_group = command->group != 0 && command->group == group;
+		bool begins_group = command->group != 0 && command->group != group;
 
-		if (begins_group && call->weight >= CALL_COMMANDS_FULL)
+		if (!continues_group && call->weight >= CALL_COMMANDS_FULL)
 			break; /* only the rest of a group may exceed the weight */
 		if (!may_share_call(first, command)) {
 			at = &command->next;
 			continue;
 		}
-		if (begins_group && command->group != 0 && call->command_count > 0 &&
-		    (group_size(command) > CALL_COMMANDS_MAX - call->command_count ||
-		     group_size(command) > SEARCHED_MAX - searched))
+		if (begins_group && call->command_count > 0 && !group_fits(call, command, searched))
 			break; /* a group is not divided */
 		if (uses_given_time && call->command_count > 0 &&
 		    command->local_time.now_ns != call->commands[0]->local_time.now_ns)
@@ -361,7 +376,7 @@ static void fill_call(struct command_list *list, struct script_call *call, bool 
 		call->weight += weight_of(command);
 		call->commands[call->command_count++] = command;
 	}
-	if (!*at)
+	if (!*at) /* the last command may have been moved */
 		list->last = at;
 }
 
@@ -408,6 +423,20 @@ static void fail_expired_waiting(struct redis_node *node)
 	commands_fail_all(client, late, WEIR_ESTORE);
 }
 
+/* Counts a call of a script that was written; the batch waits for others on the key of its last
+ * command. */
+static void register_script_call(struct script_call *call)
+{
+	struct redis_client *client = call->node->client;
+	const struct redis_command *last = call->commands[call->command_count - 1];
+
+	call->weight += CALL_WEIGHT;
+	client->batching.newest_key_hash = last->operations->step.key.hash;
+	count_more(&client->counts.calls, 1);
+	count_more(&client->counts.steps, call->command_count);
+	register_call(call);
+}
+
 /* Writes waiting commands as calls, until the weight under way reaches its bound. */
 void node_send(struct redis_node *node)
 {
@@ -416,8 +445,8 @@ void node_send(struct redis_node *node)
 
 	if (!node_is_ready(node))
 		return;
-	node->must_not_be_freed = true;
-	node->older_waiting_end = NULL;
+	node->must_not_be_freed = true; /* `done` of a command that fails may submit, and so end here */
+	node->older_waiting_end = NULL; /* it may point into a command that is sent now */
 	if (node->reached_weight_max)
 		fail_expired_waiting(node);
 	while (node->waiting.first && node->weight_under_way < NODE_WEIGHT_MAX) {
@@ -436,12 +465,7 @@ void node_send(struct redis_node *node)
 			recycle_call(call);
 			continue;
 		}
-		call->weight += CALL_WEIGHT;
-		client->batching.newest_key_hash =
-		    call->commands[call->command_count - 1]->operations->step.key.hash;
-		count_more(&client->counts.calls, 1);
-		count_more(&client->counts.steps, call->command_count);
-		register_call(call);
+		register_script_call(call);
 		has_written = true;
 	}
 	node->must_not_be_freed = could_not_be_freed;

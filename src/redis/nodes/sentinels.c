@@ -2,8 +2,9 @@
  * sentinels.c: finds the master of a store by the answers of Sentinels, the servers that watch a
  * master and its replicas.
  *
- * One client asks all Sentinels at once, in a *round*. The server that most of them name becomes
- * the master. *Learnt* Sentinels are those that other Sentinels have named.
+ * One client asks all Sentinels of the URL at once, in a *round*. The server that most of them name
+ * becomes the master. *Learnt* Sentinels, which other Sentinels have named, are asked, too, if none
+ * of the URL's named a master in the round before.
  */
 #include "redis/nodes/sentinels.h"
 
@@ -146,7 +147,7 @@ static void end_round(struct cluster *cluster)
 static void end_round_if_decided(struct cluster *cluster)
 {
 	unsigned asked = 0, awaited = 0, votes, master = elect(cluster, &votes);
-	bool has_majority;
+	bool has_majority, is_late = !cluster->round_is_open;
 
 	for (unsigned i = 0; i < cluster->node_count; i++) {
 		asked += cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state != SENTINEL_IDLE;
@@ -154,7 +155,7 @@ static void end_round_if_decided(struct cluster *cluster)
 		    cluster->nodes[i].is_sentinel && cluster->nodes[i].sentinel_state == SENTINEL_ASKED;
 	}
 	has_majority = 2 * votes > asked && !cluster->nodes[master].is_replica;
-	if (!cluster->round_is_open || awaited == 0 || has_majority)
+	if (is_late || awaited == 0 || has_majority)
 		end_round(cluster);
 }
 
@@ -196,19 +197,28 @@ bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t 
 	return begins;
 }
 
-/*
- * Ends a round that has lasted too long. Returns when the client should call again: to end the
- * round that it has begun, or to begin the next one.
- */
-uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns)
+/* When an open round ends although Sentinels have not answered. */
+static uint64_t round_overdue_ns(const struct cluster *cluster)
+{
+	return cluster->round_began_ns + SENTINELS_ROUND_MAX_NS;
+}
+
+void sentinels_end_overdue_round(struct cluster *cluster, uint64_t now_ns)
+{
+	pthread_mutex_lock(&cluster->mutex);
+	if (cluster->round_is_open && now_ns >= round_overdue_ns(cluster))
+		end_round(cluster);
+	pthread_mutex_unlock(&cluster->mutex);
+}
+
+/* When the client has to end the round that it has begun, or may begin the next one. */
+uint64_t sentinels_next_due_ns(struct cluster *cluster, const void *asker)
 {
 	uint64_t due_ns;
 
 	pthread_mutex_lock(&cluster->mutex);
-	if (cluster->round_is_open && now_ns >= cluster->round_began_ns + SENTINELS_SOON_NS)
-		end_round(cluster);
 	due_ns = cluster->round_is_open && asker == cluster->round_asker
-	             ? cluster->round_began_ns + SENTINELS_SOON_NS
+	             ? round_overdue_ns(cluster)
 	             : next_round_ns(cluster, asker);
 	pthread_mutex_unlock(&cluster->mutex);
 	return due_ns;

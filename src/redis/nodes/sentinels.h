@@ -20,8 +20,9 @@
 #define SENTINELS_MAX        (REDIS_HOSTS_MAX + SENTINELS_LEARNT_MAX)
 /* The time between two rounds while the master is not in doubt. */
 #define SENTINELS_POLL_NS UINT64_C(1000000000)
-/* The same while the master is in doubt, and the longest wait of a round for all answers. */
-#define SENTINELS_SOON_NS UINT64_C(100000000)
+#define SENTINELS_SOON_NS UINT64_C(100000000) /* the same while the master is in doubt */
+/* The longest wait of a round for all answers. */
+#define SENTINELS_ROUND_MAX_NS SENTINELS_SOON_NS
 
 /** False for the node that stands for a master that nobody has named yet. */
 bool sentinels_node_has_host(const struct cluster *cluster, unsigned node);
@@ -33,9 +34,10 @@ bool sentinels_node_is_sentinel(struct cluster *cluster, unsigned node);
  */
 bool sentinels_begin_round(struct cluster *cluster, const void *asker, uint64_t now_ns,
                            unsigned nodes[SENTINELS_MAX], size_t *n);
-/** Ends a round that has lasted SENTINELS_SOON_NS. Returns when to call sentinels_begin_round
- * again. */
-uint64_t sentinels_end_overdue_round(struct cluster *cluster, const void *asker, uint64_t now_ns);
+/** Ends a round that has lasted SENTINELS_ROUND_MAX_NS. */
+void sentinels_end_overdue_round(struct cluster *cluster, uint64_t now_ns);
+/** When to call these two functions again. */
+uint64_t sentinels_next_due_ns(struct cluster *cluster, const void *asker);
 /** Whether a round of this asker is open. */
 bool sentinels_are_awaited(struct cluster *cluster, const void *asker);
 

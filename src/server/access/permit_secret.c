@@ -254,7 +254,7 @@ static void connect_host(struct secret_keeper *keeper)
 
 	keeper->sent_count = keeper->reply_count = 0;
 	keeper->pause_ns = RETRY_NS;
-	if (keeper->url.master && !redis_store_master(keeper->store, &keeper->host)) {
+	if (keeper->url.master_name && !redis_store_master(keeper->store, &keeper->host)) {
 		disconnect(keeper);
 		return;
 	}

@@ -198,7 +198,7 @@ void server_transport_open(struct server_transport *transport, struct net_loop *
 {
 	static const struct redis_transport_kind transport_kind = {
 	    start_lookup,        stop_lookup,        dial, send_output_if_open, hang_up,
-	    set_transport_alarm, .has_clients = true};
+	    set_transport_alarm, .serves_requesters = true};
 
 	*transport = (struct server_transport){.base = {&transport_kind}, .loop = loop};
 }

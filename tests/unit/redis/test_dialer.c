@@ -321,11 +321,11 @@ static void an_address_that_is_blamed_comes_last(void **state)
 	(void)state;
 	begin_found(s, 3);
 	greet(s, 0);
-	dialer_blame(s->dialer);
+	dialer_demote_address(s->dialer);
 	begin_found(s, 3);
 	assert_string_equal(tried(s), "2 ");
 	greet(s, 0);
-	dialer_blame(s->dialer);
+	dialer_demote_address(s->dialer);
 	begin_found(s, 3);
 	assert_string_equal(tried(s), "3 ");
 	end(s);

@@ -307,7 +307,7 @@ static void without_a_master_requests_fail_and_the_reason_is_reported_once(void 
 static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void **state)
 {
 	const struct redis_url url = {
-	    .master = "m", .hosts = (struct redis_host[]){{"h", 1}, {"h", 2}}, .host_count = 2};
+	    .master_name = "m", .hosts = (struct redis_host[]){{"h", 1}, {"h", 2}}, .host_count = 2};
 	const struct redis_host to[] = {{"127.0.0.1", FIRST}, {"127.0.0.1", SECOND}};
 	struct redis_reply named[2][2], masters[2], list[40], fields[40][4];
 	static char ports[40][8];
@@ -343,7 +343,7 @@ static void sentinels_that_are_learnt_do_not_vote_beside_those_of_the_url(void *
 	assert_int_equal(n, 2 + SENTINELS_LEARNT_MAX);
 	for (size_t i = 2; i < n; i++)
 		sentinels_answer(cluster, nodes[i], &masters[1]);
-	sentinels_end_overdue_round(cluster, &asker, 10 * NS_PER_S);
+	sentinels_end_overdue_round(cluster, 10 * NS_PER_S);
 	cluster_add_user(cluster, cluster_node_of(cluster, 0), &found);
 	assert_int_equal(found.port, SECOND);
 	cluster_remove_user(cluster, cluster_node_of(cluster, 0));

@@ -115,7 +115,7 @@ static void sentinels_have_hosts_a_name_and_their_own_login(void **state)
 	assert_host(&url, 0, "a", 26379);
 	assert_host(&url, 1, "::1", 7);
 	assert_host(&url, 2, "c", 26380);
-	assert_string_equal(url.master, "my-master");
+	assert_string_equal(url.master_name, "my-master");
 	assert_int_equal(url.database, 2);
 	assert_string_equal(url.user, "weir");
 	assert_string_equal(url.password, "hunter2");
