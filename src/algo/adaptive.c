@@ -21,8 +21,10 @@ static const struct word method_words[] = {
     {"vegas", WEIR_METHOD_VEGAS}, {"aimd", WEIR_METHOD_AIMD},
     {"bbr", WEIR_METHOD_BBR},     {0}};
 
-/* Returns the bounds that the options set; the method's, widened to fit these, replace missing
- * ones. */
+/*
+ * Returns the bounds that the options set; the method's, widened to fit these, replace missing
+ * ones.
+ */
 static struct adaptive_bounds bounds_of(const struct weir_limit_options *options)
 {
 	const struct weir_adaptive_options *own = options->adaptive;

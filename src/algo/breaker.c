@@ -131,7 +131,8 @@ static uint32_t probe_share(uint32_t failures, uint32_t probes)
 	return (uint32_t)u64_min(failures, probes) * 100 / probes;
 }
 
-/* A window has either parts of time or a number of calls. Counts that a window can't reach are cut.
+/*
+ * A window has either parts of time or a number of calls. Counts that a window can't reach are cut.
  */
 static int init_breaker(struct algo_limit *limit, const struct weir_limit_options *options,
                         struct weir_error *error)

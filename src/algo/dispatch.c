@@ -215,8 +215,10 @@ void algo_hand_over(struct algo_limit *limit, struct algo_limit *next)
 		limit->algorithm->after_takeover(limit, next);
 }
 
-/* Sets the share of requests that the limit denies. Repeats for a successor that takes over
- * meanwhile. */
+/*
+ * Sets the share of requests that the limit denies. Repeats for a successor that takes over
+ * meanwhile.
+ */
 int algo_shed(const struct algo_limit *limit, double deny)
 {
 	if (!limit->algorithm->set_share)

@@ -216,8 +216,10 @@ static bool is_number(const struct algo_parameter *parameter)
 	       parameter->type == ALGO_TIME;
 }
 
-/* Replaces a missing value by the default, and WEIR_ZERO by 0. A missing option stays 0 if it is
- * refused beside the others. Words have 0 as their default; rates have none. */
+/*
+ * Replaces a missing value by the default, and WEIR_ZERO by 0. A missing option stays 0 if it is
+ * refused beside the others. Words have 0 as their default; rates have none.
+ */
 void parameter_resolve(const struct algo_parameter *parameter, struct weir_limit_options *options)
 {
 	if (parameter->type == ALGO_TEXT && !parameter_is_given(parameter, options)) {

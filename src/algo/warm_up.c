@@ -443,7 +443,8 @@ static bool is_same_line(const struct warm_up *was, const struct warm_up *to)
 	       was->b == to->b;
 }
 
-/* Returns the parts that a key of `to` has stored if as many permits were used since it was cold.
+/*
+ * Returns the parts that a key of `to` has stored if as many permits were used since it was cold.
  */
 static uint64_t convert_stored_parts(const struct warm_up *was, const struct use *use,
                                      const struct warm_up *to)

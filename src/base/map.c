@@ -1,6 +1,7 @@
 /*
  * map.c: adds, removes and enumerates the values of a hash map. A value is a struct whose first
- * member is its key of 64 bits; a key of 0 marks a free slot. A search begins at the slot that the
+ * member is its key of 64 bits, or the hash of its text. A key of 0 marks a free slot, so
+ * map_stored_key stores 1 in its place. A search begins at the slot that the
  * key's low bits name (its home), and goes on to the next slots.
  */
 #include "base/map.h"

@@ -34,8 +34,8 @@ bool parse_i64(struct slice text, int64_t *out)
 	return true;
 }
 
-#define DECIMAL_PLACES 19 /* the most digits that always fit in a uint64_t */
-#define DIGITS_MAX     1e19
+#define PLACES_MAX 19
+#define DIGITS_END 1e19 /* numbers below have digits that fit in a uint64_t */
 
 /* Exact up to 10^22, infinite from 10^309. */
 static double power_of_ten(unsigned n)
@@ -53,11 +53,12 @@ struct decimal {
 	unsigned places;
 };
 
-#define SIGNIFICANT_DIGITS_END UINT64_C(100000000000000000) /* a double has 17 digits */
+#define SIGNIFICANT_DIGITS_END UINT64_C(100000000000000000) /* a double needs 17 digits */
+#define EXPONENT_MAX           400                          /* 10^-400 and less is 0 */
 
 /*
  * Parses the digits at the beginning, with at most one point between them, and cuts them off *text.
- * Ignores digits behind the point that a double can't represent.
+ * Refuses more than 18 digits before the point, and ignores further ones behind it.
  */
 static bool cut_digits(struct slice *text, struct decimal *out)
 {
@@ -101,13 +102,24 @@ bool parse_decimal(struct slice text, double *out)
 		if (!has_exponent || !parse_u64((struct slice){text.data + 2, text.len - 2}, &exponent))
 			return false;
 	}
-	*out = (double)number.digits / power_of_ten(number.places + (unsigned)u64_min(exponent, 400));
+	*out = (double)number.digits /
+	       power_of_ten(number.places + (unsigned)u64_min(exponent, EXPONENT_MAX));
 	return true;
 }
 
 bool parse_share(struct slice text, double *out)
 {
 	return parse_decimal(text, out) && *out <= 1;
+}
+
+static bool is_read_as(uint64_t digits, unsigned places, double value)
+{
+	return (double)digits / power_of_ten(places) == value;
+}
+
+static bool can_have_places(double value, unsigned places)
+{
+	return places <= PLACES_MAX && value * power_of_ten(places) < DIGITS_END;
 }
 
 /*
@@ -120,8 +132,7 @@ void format_decimal(char out[DECIMAL_TEXT_MAX], double value)
 	uint64_t digits = whole; /* value * 10^places, rounded */
 	unsigned places = 0;
 
-	while ((double)digits / power_of_ten(places) != value && places < DECIMAL_PLACES &&
-	       value * power_of_ten(places + 1) < DIGITS_MAX)
+	while (!is_read_as(digits, places, value) && can_have_places(value, places + 1))
 		digits = (uint64_t)(value * power_of_ten(++places) + 0.5);
 	out = format_u64(out, whole);
 	if (places > 0)

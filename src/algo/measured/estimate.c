@@ -54,7 +54,8 @@ static uint64_t clamp_to_bounds(uint64_t value, const struct in_flight_params *p
 	                                    : u64_min(value, params->bounds.most);
 }
 
-/* Sets the change of cell 0 by a report, for estimators of one cell. Returns whether to write it.
+/*
+ * Sets the change of cell 0 by a report, for estimators of one cell. Returns whether to write it.
  */
 static bool change_first_cell(const struct estimate_report *report, struct estimate_cell before,
                               struct estimate_cell after, struct estimate_change *change)
@@ -150,7 +151,8 @@ static bool change_learned(const struct knee *knee, struct estimate_change *chan
 	return true;
 }
 
-/* Sets the change of cell 1. `counts_report`: it counts the report, which needs no further change.
+/*
+ * Sets the change of cell 1. `counts_report`: it counts the report, which needs no further change.
  */
 static bool change_measured(const struct knee *knee, bool counts_report,
                             struct estimate_change *change)

@@ -19,7 +19,8 @@ static unsigned age_s(uint8_t second, uint64_t now_s)
 	return (unsigned)((now_s % SECONDS + SECONDS - (second - 1U)) % SECONDS);
 }
 
-/* Whether a class is present: `second` is at most HEADROOM_S ago, or a little ahead of this clock.
+/*
+ * Whether a class is present: `second` is at most HEADROOM_S ago, or a little ahead of this clock.
  */
 static bool is_present(uint8_t second, uint64_t now_s)
 {
@@ -121,8 +122,10 @@ static bool grow_extra(struct headroom *headroom, unsigned priority, uint64_t by
 	return true;
 }
 
-/* Takes one extra request off, by chance: one call in `one_in`; `draw` is random. Returns whether
- * it did. */
+/*
+ * Takes one extra request off, by chance: one call in `one_in`; `draw` is random. Returns whether
+ * it did.
+ */
 static bool shrink_extra(struct headroom *headroom, unsigned priority, uint64_t draw,
                          unsigned one_in)
 {

@@ -47,7 +47,8 @@ static uint64_t window_end(const struct window_params *params, const struct algo
 	return end_ns;
 }
 
-/* Takes units off the count. Returns false if there are none, or the refund names another window.
+/*
+ * Takes units off the count. Returns false if there are none, or the refund names another window.
  */
 static bool refund_window(const struct algo_call *call, struct algo_state *state, uint64_t *count,
                           uint64_t end_ns)

@@ -104,8 +104,9 @@ static bool is_too_far_ahead(const struct view *view, uint64_t until_ns)
 	return until_ns > view->now_ns + view->life_ns + ALGO_SKEW_NS;
 }
 
-/* Adds the units of a request to the use where they belong. Returns the time that names that use
- * in a refund.
+/*
+ * Adds the units of a request to the use where they belong. Returns the time that names that use in
+ * a refund.
  */
 static uint64_t add_units(struct view *view, const struct algo_call *call)
 {
@@ -136,7 +137,8 @@ static uint64_t add_units(struct view *view, const struct algo_call *call)
 	return limit->record == ALGO_RECORD_LOG ? use.id : use.until_ns;
 }
 
-/* Returns the units of a use that the refund may release: it can name a permit, or the use's time.
+/*
+ * Returns the units of a use that the refund may release: it can name a permit, or the use's time.
  */
 static uint64_t refundable_units(const struct view *view, const struct algo_call *call,
                                  const struct uses_entry *use)

@@ -100,8 +100,10 @@ static void write_day(const struct day_params *day, const struct view *view, str
 		uses_add(uses, (struct uses_entry){day_units, view->day_ends_ns, view->day_ends_ns});
 }
 
-/* Adds the units of a request, first to the free ones. Returns the time that names them in a
- * refund. */
+/*
+ * Adds the units of a request, first to the free ones. Returns the time that names them in a
+ * refund.
+ */
 static uint64_t add_day_units(const struct day_params *day, uint64_t cost, uint64_t now_ns,
                               struct view *view)
 {

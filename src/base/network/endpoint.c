@@ -1,6 +1,7 @@
 /*
  * endpoint.c: parses the text of an address that a server listens on, or a client connects to:
- * HOST:PORT, plain:HOST:PORT (without TLS) or unix:/PATH.
+ * HOST:PORT, plain:HOST:PORT (without TLS) or unix:/PATH. The host is an IP address, in brackets if
+ * it is one of IPv6, or localhost. "*" or no host stands for every address.
  */
 #include "base/network/endpoint.h"
 
@@ -69,7 +70,7 @@ int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *e
 	out->port = (uint16_t)port;
 	if (slice_equal_nocase(host, SLICE("localhost")))
 		host = SLICE("127.0.0.1");
-	/* An IPv6 address without brackets would take its last group for the port. */
+	/* An IPv6 address without brackets: its last group has been taken for the port. */
 	if (memchr(host.data, ':', host.len) && host.data[0] != '[')
 		return refuse_endpoint(text, error);
 	if (host.len > 0 && !slice_equal(host, SLICE("*")) && !ip_parse(host, &out->ip))

@@ -20,7 +20,8 @@ struct ip_range {
 	struct ip first, last;
 };
 
-/* Matches IPv4 addresses that equal `bytes` where the mask is 255. Bytes of mask 0 match any value.
+/*
+ * Matches IPv4 addresses that equal `bytes` where the mask is 255. Bytes of mask 0 match any value.
  */
 struct ip_pattern {
 	uint8_t bytes[4], mask[4];

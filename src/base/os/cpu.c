@@ -34,7 +34,7 @@ struct cpu {
 	char group_v2[PATH_MAX], group_v1[PATH_MAX];
 	_Atomic uint64_t last_read_ns;   /* the last reading, monotonic; 0 means never */
 	_Atomic uint64_t busy, possible; /* at the last reading */
-	_Atomic uint32_t smoothed;
+	_Atomic uint32_t smoothed;       /* the use in millionths, smoothed over readings */
 };
 
 /*
@@ -256,8 +256,8 @@ uint32_t cpu_smooth(uint32_t smoothed, unsigned thousandths)
 }
 
 /*
- * Reads the use since the last reading, and smooths it. Only one thread at a time gets here: the
- * one that has set cpu->last_read_ns.
+ * Reads the use since the last reading, and smooths it. One thread in each interval gets here: the
+ * one that has set cpu->last_read_ns. A thread that stalls here may spoil one reading of the next.
  */
 static void update_use(struct cpu *cpu, bool is_first, uint64_t now_ns)
 {

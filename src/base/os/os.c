@@ -1,6 +1,6 @@
 /*
- * os.c: asks Linux for memory, the time, random bytes, and what this process has used of memory and
- * processor time.
+ * os.c: asks Linux for memory, the time, random bytes, the id of this boot, whether the processor's
+ * counter can serve as a clock, and what this process has used of memory and processor time.
  */
 #include "base/os/os.h"
 

@@ -71,7 +71,7 @@ static int open_and_read(const char *path, enum file_kind kind, size_t max, stru
 {
 	/* Without O_NONBLOCK, open() would block on a pipe that has no writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), status;
-	struct stat about;
+	struct stat about = {0};
 	bool is_file;
 
 	if (fd < 0)

@@ -1,6 +1,7 @@
 /*
  * path.c: brings the variants of a URL's path to one spelling, so that rules can't be evaded by a
- * variant. It decodes %XX, removes "." and ".." segments, and on request ignores letters' case.
+ * variant. It decodes %XX, and removes "." and ".." segments. On request it folds the path: it also
+ * removes parameters (";x") and a last slash, and writes A to Z in lower case.
  */
 #include "base/text/path.h"
 

@@ -1,7 +1,8 @@
 /*
- * clock.c: reads the system's clock, and converts readings of the processor's counter, which cost
- * less. It does so by a *line*: a straight line through two pairs of (counter, system's time),
- * which is followed for half a millisecond and then replaced by the next one.
+ * clock.c: reads the system's clock, and draws the line by which clock_now (clock.h) converts the
+ * processor's counter, whose reading costs less. A *line* goes through two pairs of (counter,
+ * system's time). It is followed for half a millisecond, and then replaced by the next one. No
+ * reading is below the *floor*, to which all readings and the ends of lines raise it.
  */
 #include "base/time/clock.h"
 
@@ -32,8 +33,8 @@ uint64_t clock_raise(uint64_t *least, uint64_t ns)
 /*
  * Returns the line that replaces `line` at its end: it begins at `pair`, with the slope from the
  * beginning of `line` to there. Begins anew, without a slope, after a pause or a step of the
- * counter. Returns `line` itself if the pair is too near or too inexact for a slope. The new line
- * is followed (its span is not 0) only if its slope agrees with the one before. So a single
+ * counter. Returns `line` itself if the pair is too near or too wide for an exact slope. The new
+ * line is followed (its span is not 0) only if its slope agrees with the one before. So a single
  * disturbance, between two pairs or inside one, spoils at most one line, which no reading follows.
  */
 static struct clock_line next_clock_line(const struct clock_line *line,
@@ -41,11 +42,14 @@ static struct clock_line next_clock_line(const struct clock_line *line,
 {
 	uint64_t width = pair->after - pair->before, middle = pair->before + width / 2;
 	uint64_t counts = middle - line->counter, elapsed_ns = pair->ns - line->ns, slope, change;
+	bool went_back = counts > INT64_MAX || counts == 0, is_too_near, is_too_wide;
 
-	if (counts > INT64_MAX || counts == 0 || elapsed_ns > CLOCK_GAP_NS)
+	if (went_back || elapsed_ns > CLOCK_GAP_NS)
 		return (struct clock_line){middle, pair->ns, 0, 0};
 	slope = (elapsed_ns << 32) / counts;
-	if (elapsed_ns < CLOCK_APART_NS || (u128)width * slope >> 32 > CLOCK_PAIR_NS)
+	is_too_near = elapsed_ns < CLOCK_APART_NS;
+	is_too_wide = (u128)width * slope >> 32 > CLOCK_PAIR_NS;
+	if (is_too_near || is_too_wide)
 		return *line;
 	change = slope > line->slope ? slope - line->slope : line->slope - slope;
 	return (struct clock_line){middle, pair->ns, slope,

@@ -2,8 +2,8 @@
  * clock.h: reads the time for calls whose caller passes none, and never goes back.
  *
  * A clock is anchored once: it is the wall clock's time at its start plus what the monotonic clock
- * has counted since. Steps of the wall clock do not reach it. Calendar windows follow the wall clock,
- * so a reading has both times; if the caller passes a time, both are that time.
+ * has counted since. Steps of the wall clock do not reach it. Calendar windows follow the wall
+ * clock, so a reading has both times; if the caller passes a time, both are that time.
  *
  * It follows CLOCK_MONOTONIC, and not a coarse or raw clock: CLOCK_MONOTONIC is slewed to true
  * seconds, is the same for all processes, and never goes back. But the system reads the processor's
@@ -31,7 +31,8 @@
 /* A line is drawn through pairs taken within this time, and so far from one another. */
 #define CLOCK_PAIR_NS  200
 #define CLOCK_APART_NS UINT64_C(500000)
-#define CLOCK_GAP_NS   (UINT64_C(1) << 30)
+/* After a longer pause the next line begins anew. */
+#define CLOCK_GAP_NS (UINT64_C(1) << 30)
 /* A reading is at most so far from the monotonic clock, slewed by 500 ppm at most. */
 #define CLOCK_BOUND_NS 1000
 
@@ -53,8 +54,8 @@ struct clock {
 	_Alignas(64) uint32_t begun; /* lines so far, counted by the thread that writes one */
 	uint32_t done;
 	struct clock_line line;
-	uint64_t floor_ns;  /* the floor of all readings: ends of lines, and the system's readings */
-	uint64_t offset_ns; /* from the monotonic clock */
+	uint64_t floor_ns;     /* the floor of all readings: ends of lines, and the system's readings */
+	uint64_t offset_ns;    /* from the monotonic clock */
 	uint64_t *recorded_ns; /* the clock of a file, kept for the next start, or NULL */
 };
 

@@ -14,8 +14,9 @@
 
 #define HEADER_SIZE 44
 #define TYPE_SIZE   6
-#define TIME_MAX_S  (INT64_C(1) << 59) /* the Big Bang; nothing is earlier (RFC 8536, 3.2) */
-#define DAY_S       INT64_C(86400)
+#define TIME_MAX_S                                                                                 \
+	(INT64_C(1) << 59) /* from 1970, both ways: before is the Big Bang (RFC 8536, 3.2) */
+#define DAY_S INT64_C(86400)
 
 /* Years that a rule is written out for: a cycle, and two more on either side. */
 #define RULE_YEARS (CIVIL_CYCLE_YEARS + 4)
@@ -182,7 +183,8 @@ static bool take_rule_day(const char **text, struct rule_day *out)
 }
 
 /*
- * Reads such as CET-1CEST,M3.5.0,M10.5.0/3: names, offsets, and when summer time begins and ends.
+ * Reads a rule such as CET-1CEST,M3.5.0,M10.5.0/3: names, offsets, and when summer time begins and
+ * ends.
  */
 static bool take_rule(const char **text, struct rule *rule)
 {
@@ -236,7 +238,8 @@ static int64_t rule_instant(const struct rule_day *day, int64_t year, int32_t of
 		day_number = day->day < 60 ? civil_days(year, 1, 1) + day->day - 1
 		                           : civil_days(year, 3, 1) + day->day - 60;
 		break;
-	case RULE_WEEKDAY: /* the first such day from the first of these seven on */
+	case RULE_WEEKDAY: /* the first such day from the first of these seven on; month 13 is January
+	                    */
 		day_number = day->week < 5 ? civil_days(year, day->month, 1) + (day->week - 1) * 7
 		                           : civil_days(year, day->month + 1, 1) - 7;
 		day_number += floor_mod(weekday_from_monday - civil_weekday(day_number), 7);
