@@ -119,8 +119,8 @@ static uint64_t step_without_request(const struct algo_limit *limit, const struc
 }
 
 /*
- * Applies a call while others hold units. These decide with the used units, but *state gets only
- * the units that the call takes.
+ * Applies a call while others hold units. The decision counts these as used; *state does not get
+ * them, but only the units that the call takes.
  */
 uint64_t chunk_units_step(const struct algo_limit *limit, const struct algo_call *call,
                           const struct algo_time *time, const struct chunk_units_reserved *reserved,

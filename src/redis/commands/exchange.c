@@ -124,7 +124,7 @@ static bool take_bytes(struct slice *from, void *to, size_t size)
 	return true;
 }
 
-/* Removes a double in little-endian order; a value that is no number of this range reads as 0. */
+/* Removes a double in little-endian order. One that is not between 0 and 2^53 reads as 0. */
 static bool take_double(struct slice *from, uint64_t *out)
 {
 	uint64_t bits;

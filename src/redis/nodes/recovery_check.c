@@ -108,7 +108,8 @@ static void on_script_reply(struct redis_node *node, const struct redis_reply *r
  * Sends what a usable Redis accepts. A write, because a replica or a Redis that is full refuses it;
  * a node that replies MOVED is usable. Before it a call of a script, because a user may be allowed
  * to write but not to call scripts. Calling NO_SCRIPT costs nothing. Only a Redis that has refused
- * commands inside scripts (`loads`) gets a real script, which calls these commands without a key.
+ * commands inside scripts (check_loads_script) gets a real one, which calls these commands without
+ * a key.
  */
 static bool send_check(struct redis_node *node, struct slice key)
 {

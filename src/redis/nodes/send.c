@@ -312,7 +312,8 @@ static bool may_share_call(const struct redis_command *first, const struct redis
 /*
  * The cost of a command for Redis, as measured; an acquire on a bucket (RECORD_NONE) counts 1. So a
  * full call of any commands takes Redis no longer than a full call on buckets. Redis reads and
- * writes all slots of a state, and tries a group before it carries the group out.
+ * writes all slots of a state, and tries a group before it carries the group out. A refund takes as
+ * long as two acquires.
  */
 static size_t weight_of(const struct redis_command *command)
 {
@@ -423,8 +424,7 @@ static void fail_expired_waiting(struct redis_node *node)
 	commands_fail_all(client, late, WEIR_ESTORE);
 }
 
-/* Counts a call of a script that was written; the batch waits for others on the key of its last
- * command. */
+/* Counts a call of a script that was written, and records its last key for batching.c. */
 static void register_script_call(struct script_call *call)
 {
 	struct redis_client *client = call->node->client;
@@ -445,7 +445,7 @@ void node_send(struct redis_node *node)
 
 	if (!node_is_ready(node))
 		return;
-	node->must_not_be_freed = true; /* `done` of a command that fails may submit, and so end here */
+	node->must_not_be_freed = true; /* `done` of a failed command may submit, which closes nodes */
 	node->older_waiting_end = NULL; /* it may point into a command that is sent now */
 	if (node->reached_weight_max)
 		fail_expired_waiting(node);
