@@ -39,17 +39,18 @@ static unsigned index_of_in_flight_part(const struct breaker_params *params, uin
 
 /*
  * Adds a permit to the entry that counts those of its time in its stripe, and sets when the last of
- * these ends. Returns BREAKER_FULL if the entry's count is full, or the cell has a single entry
- * from before a reload.
+ * these ends. If a clock ahead of this one has reused the entry for a later part of time, the
+ * permit ends with those of that part, so that its report finds them. Returns BREAKER_FULL if the
+ * entry's count is full, or the cell has a single entry from before a reload.
  */
 static enum breaker_acquired acquire_shared_entry(const struct breaker_params *params,
                                                   const struct record_state *at,
-                                                  struct breaker_permit permit, uint64_t now_ns,
+                                                  struct breaker_permit *permit, uint64_t now_ns,
                                                   uint64_t *last_ns)
 {
-	unsigned index = index_of_in_flight_part(params, permit.start_ns, permit.stripe);
+	unsigned index = index_of_in_flight_part(params, permit->start_ns, permit->stripe);
 	struct cell before = record_load(&at->record, index), after;
-	uint64_t until_ns = permit.until_ns;
+	uint64_t until_ns = permit->until_ns;
 	uint32_t count = 0;
 
 	if (breaker_is_shared_entry(params, before, at->record.tag)) {
@@ -61,6 +62,10 @@ static enum breaker_acquired acquire_shared_entry(const struct breaker_params *p
 		until_ns += more_ns > 0 ? (uint64_t)more_ns : 0;
 		if (count == BREAKER_IN_FLIGHT_MAX)
 			return BREAKER_FULL;
+		if (more_ns >= (int64_t)breaker_in_flight_part_ns(params)) {
+			permit->start_ns += (uint64_t)more_ns;
+			permit->until_ns = until_ns;
+		}
 	} else if (breaker_is_in_flight(params, before, at->record.tag)) {
 		return BREAKER_FULL;
 	}
@@ -151,16 +156,16 @@ void breaker_record_adopt_layout(const struct algo_limit *limit, const struct re
 enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              const struct record_state *at,
                                              const struct breaker_snapshot *snapshot,
-                                             struct breaker_permit permit, uint64_t now_ns)
+                                             struct breaker_permit *permit, uint64_t now_ns)
 {
 	const struct breaker_params *params = &limit->breaker;
 	unsigned first_entry = breaker_in_flight_at(params);
-	struct entry_range range = {first_entry, params->max_concurrent, 0, permit.until_ns};
+	struct entry_range range = {first_entry, params->max_concurrent, 0, permit->until_ns};
 	enum breaker_acquired acquired;
 	uint64_t last_ns;
 
 	if (params->max_concurrent) {
-		range.start = record_start(permit.until_ns, params->max_concurrent);
+		range.start = record_start(permit->until_ns, params->max_concurrent);
 		return acquire_single_entry(limit, at, snapshot, range, now_ns);
 	}
 	acquired = acquire_shared_entry(params, at, permit, now_ns, &last_ns);
@@ -169,6 +174,19 @@ enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
 	range.count = at->record.width - first_entry;
 	mark_mixed(limit, at, record_load(&at->record, BREAKER_LAYOUT_AT), now_ns);
 	return acquire_single_entry(limit, at, snapshot, range, now_ns);
+}
+
+/*
+ * Whether a shared entry counts a permit that ends at `until_ns`. All permits of an entry are of
+ * one part of time. One that ends later by a part or more has been reused: the permit has expired,
+ * although the reporter's clock, which lags, is before the permit's end.
+ */
+static bool entry_has_permit(const struct breaker_params *params, struct cell entry,
+                             uint64_t until_ns)
+{
+	int64_t later_ns = cell_ahead_ns(entry, until_ns);
+
+	return later_ns >= 0 && later_ns < (int64_t)breaker_in_flight_part_ns(params);
 }
 
 /*
@@ -186,7 +204,7 @@ static unsigned find_shared_entry(const struct breaker_params *params,
 			return 0;
 		*cell = record_load(&at->record, index);
 		if (breaker_is_shared_entry(params, *cell, at->record.tag) &&
-		    cell_ahead_ns(*cell, permit.until_ns) >= 0)
+		    entry_has_permit(params, *cell, permit.until_ns))
 			return index;
 		if (!permit.has_no_id || ++permit.stripe == breaker_stripes(params))
 			return 0;
@@ -302,7 +320,7 @@ FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
 
 	if (params->max_concurrent ||
 	    !breaker_record_is_quiescent(limit, now_ns, &at->record, &snapshot) ||
-	    acquire_shared_entry(params, at, permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
+	    acquire_shared_entry(params, at, &permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
 		return 0;
 	breaker_quiescent_outcome(out);
 	out->remaining = ALGO_COUNT_MAX;

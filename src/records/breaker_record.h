@@ -201,11 +201,11 @@ void breaker_record_read_phase(const struct algo_limit *limit, uint64_t now_ns,
 bool breaker_record_change_phase(const struct record_state *at, struct breaker_snapshot *snapshot,
                                  const struct breaker_state *after);
 
-/** Adds a permit that is given in the snapshot's phase. */
+/** Adds a permit that is given in the snapshot's phase. If the clock lags, it may end later. */
 enum breaker_acquired breaker_record_acquire(const struct algo_limit *limit,
                                              const struct record_state *at,
                                              const struct breaker_snapshot *snapshot,
-                                             struct breaker_permit permit, uint64_t now_ns);
+                                             struct breaker_permit *permit, uint64_t now_ns);
 /** Whether the permit seems to be in flight. If so, stores its index in `permit`. */
 bool breaker_record_has_permit(const struct algo_limit *limit, const struct record_state *at,
                                struct breaker_permit *permit);

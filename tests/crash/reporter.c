@@ -12,7 +12,7 @@
 #include "permit_limits.h"
 
 #define FAILING_NS (40 * MS)
-#define LATE_NS (TIMEOUT_NS / 4)
+#define LATE_NS    (TIMEOUT_NS / 4)
 
 struct calls {
 	weir_table *table;
@@ -97,8 +97,11 @@ static void report(struct calls *calls, unsigned i)
 	if (status == WEIR_OK ? now_ns >= permit.until_ns : status != WEIR_ENOTFOUND)
 		fail("a report that is too late counted");
 	/* The table forgets a permit a nanosecond before; others may have a later time. */
-	if (status == WEIR_ENOTFOUND && calls->run->now_ns + 1 < permit.until_ns)
+	if (status == WEIR_ENOTFOUND && calls->run->now_ns + 1 < permit.until_ns) {
+		fprintf(stderr, "place %u, %ju ns before its end: ", place,
+		        (uintmax_t)(permit.until_ns - now_ns));
 		fail("a permit is lost");
+	}
 	/* One that is too late flies until the last one that is counted with it is over. */
 	own->permits[i].step = status == WEIR_OK || now_ns >= permit.until_ns + LATE_NS ? FREE : HELD;
 }

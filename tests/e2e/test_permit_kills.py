@@ -91,16 +91,21 @@ class Run:
         assert self.processes[i].returncode == -9, f"ended by itself: {said}"
 
     def go(self, kills):
-        for i in range(len(self.processes)):
-            self.start(i)
-        for _ in range(kills):
+        try:
+            for i in range(len(self.processes)):
+                self.start(i)
+            for _ in range(kills):
+                time.sleep(self.chance.uniform(0, 0.02))
+                i = self.chance.randrange(len(self.processes))
+                self.kill(i)
+                self.start(i)
             time.sleep(self.chance.uniform(0, 0.02))
-            i = self.chance.randrange(len(self.processes))
-            self.kill(i)
-            self.start(i)
-        time.sleep(self.chance.uniform(0, 0.02))
-        for i in range(len(self.processes)):
-            self.kill(i)
+            for i in range(len(self.processes)):
+                self.kill(i)
+        finally:
+            for process in self.processes:
+                if process:
+                    process.kill()
 
     def is_untouched(self):
         """Whether all programs were killed before their first request."""

@@ -90,7 +90,7 @@ static bool acquire_breaker_permit(struct breaker_view *view, const struct break
 		return true;
 	}
 	if (stored == HEADER_CHANGED ||
-	    breaker_record_acquire(limit, &view->key.states[0].at, &view->snapshot, permit,
+	    breaker_record_acquire(limit, &view->key.states[0].at, &view->snapshot, &permit,
 	                           view->key.now_ns) != BREAKER_ACQUIRED)
 		return false;
 	/* The first probe ends the sleep of an open breaker; later ones change no phase. */

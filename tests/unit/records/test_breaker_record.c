@@ -112,7 +112,7 @@ static struct breaker_permit acquire(uint64_t now_ns)
 
 	assert_true(breaker_decide(&limit, &after, now_ns, &request, &out));
 	permit = breaker_permit_of(&limit.breaker, now_ns + limit.breaker.timeout_ns, 1);
-	assert_int_equal(breaker_record_acquire(&limit, &at, &seen, permit, now_ns), BREAKER_ACQUIRED);
+	assert_int_equal(breaker_record_acquire(&limit, &at, &seen, &permit, now_ns), BREAKER_ACQUIRED);
 	assert_true(breaker_record_change_phase(&at, &seen, &after));
 	return permit;
 }

@@ -342,6 +342,57 @@ static void a_permit_is_reported_once(void **unused)
 	end();
 }
 
+#define PARTS_TIMEOUT_NS (8 * S)        /* permits are counted in parts of an eighth of it, ... */
+#define REUSE_NS         (10 * (S + 1)) /* and ten parts later in the same cell */
+
+/*
+ * A reporter reads the clock, and stalls until its permit has expired and the permit's cell counts
+ * others.
+ */
+static void a_report_that_stalls_takes_no_later_permit(void **unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < 20; i++) {
+		struct weir_permit former, later;
+		uint64_t start_ns = NOW + i / 2 * S / 7;
+
+		begin((struct weir_breaker_options){.permit_timeout_ns = PARTS_TIMEOUT_NS, .minimum = 1000},
+		      i % 2 ? 100 : 0);
+		load.outcome = WEIR_OUTCOME_SUCCESS;
+		load.now_ns = start_ns;
+		assert_true(acquire("key", 3, &former));
+		load.now_ns = start_ns + REUSE_NS;
+		assert_true(acquire("key", 3, &later));
+		load.now_ns = former.until_ns - 1;
+		assert_int_equal(report("key", 3, &former), WEIR_ENOTFOUND);
+		load.now_ns = start_ns + REUSE_NS;
+		assert_int_equal(report("key", 3, &later), WEIR_OK);
+		end();
+	}
+}
+
+/* The acquirer stalls, too: its cell counts permits of a later time already. */
+static void a_permit_of_a_clock_that_lags_is_reported(void **unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < 20; i++) {
+		struct weir_permit later, lagging;
+
+		begin((struct weir_breaker_options){.permit_timeout_ns = PARTS_TIMEOUT_NS, .minimum = 1000},
+		      i % 2 ? 100 : 0);
+		load.outcome = WEIR_OUTCOME_SUCCESS;
+		load.now_ns = NOW + i / 2 * S / 7 + REUSE_NS;
+		assert_true(acquire("key", 3, &later));
+		load.now_ns -= REUSE_NS;
+		assert_true(acquire("key", 3, &lagging));
+		assert_int_equal(lagging.until_ns, later.until_ns);
+		assert_int_equal(report("key", 3, &lagging), WEIR_OK);
+		load.now_ns += REUSE_NS;
+		assert_int_equal(report("key", 3, &later), WEIR_OK);
+		end();
+	}
+}
+
 /* The same limit as a reload brings it. */
 static void reload(struct weir_breaker_options breaker, uint64_t keys)
 {
@@ -432,6 +483,8 @@ int main(void)
 	    cmocka_unit_test(threads_that_meet_in_half_open_get_the_probes_and_no_more),
 	    cmocka_unit_test(an_idle_open_breaker_is_not_evicted),
 	    cmocka_unit_test(a_permit_is_reported_once),
+	    cmocka_unit_test(a_report_that_stalls_takes_no_later_permit),
+	    cmocka_unit_test(a_permit_of_a_clock_that_lags_is_reported),
 	    cmocka_unit_test(no_reload_opens_a_healthy_breaker),
 	    cmocka_unit_test(permits_from_before_a_reload_are_not_lost),
 	};
