@@ -17,8 +17,16 @@ ALGORITHMS(DECLARE)
 #define BY_VALUE(name, NAME) [WEIR_ALGORITHM_##NAME] = &algorithm_##name,
 static const struct algorithm *const by_value[] = {ALGORITHMS(BY_VALUE)};
 
+#define ALGORITHM_COUNT (sizeof by_value / sizeof *by_value)
+
+/* The names of the algorithms, and then names that other programs have for them. */
 #define WORD(name, NAME) [WEIR_ALGORITHM_##NAME] = {#name, WEIR_ALGORITHM_##NAME},
-static const struct word words[sizeof by_value / sizeof *by_value + 1] = {ALGORITHMS(WORD)};
+static const struct word words[] = {
+    ALGORITHMS(WORD)[ALGORITHM_COUNT] = {"gcra", WEIR_ALGORITHM_TOKEN_BUCKET, true},
+    [ALGORITHM_COUNT + 1] = {"meter", WEIR_ALGORITHM_LEAKY_BUCKET, true},
+    [ALGORITHM_COUNT + 2] = {"tumbling", WEIR_ALGORITHM_FIXED_WINDOW, true},
+    {0},
+};
 
 #define IN_ORDER(name, NAME) &algorithm_##name,
 static const struct algorithm *const in_order[] = {ALGORITHMS(IN_ORDER)};
@@ -27,7 +35,7 @@ _Static_assert(sizeof by_value == sizeof in_order, "one algorithm for each value
 
 const struct algorithm *algorithm_of(enum weir_algorithm id)
 {
-	return (unsigned)id < sizeof by_value / sizeof *by_value ? by_value[id] : NULL;
+	return (unsigned)id < ALGORITHM_COUNT ? by_value[id] : NULL;
 }
 
 const struct word *algorithm_words(void)
@@ -37,7 +45,7 @@ const struct word *algorithm_words(void)
 
 const struct algorithm *algorithm_listed(size_t index)
 {
-	return index < sizeof in_order / sizeof *in_order ? in_order[index] : NULL;
+	return index < ALGORITHM_COUNT ? in_order[index] : NULL;
 }
 
 /* Returns the algorithm's own parameter for the field of another algorithm's parameter, or NULL. */

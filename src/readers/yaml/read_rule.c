@@ -17,7 +17,11 @@
  */
 enum { WITH_LIMITS = 1, WITH_ANSWER = 2, WITH_BOTH = 4, WITH_ANY_LIMITS = WITH_LIMITS | WITH_BOTH };
 
-static const struct word modes[] = {{"enforce", RULES_ENFORCE}, {"shadow", RULES_SHADOW}, {0}};
+static const struct word modes[] = {
+    {"enforce", RULES_ENFORCE},      {"shadow", RULES_SHADOW},
+    {"dry-run", RULES_SHADOW, true}, {"dry_run", RULES_SHADOW, true},
+    {"dryrun", RULES_SHADOW, true},  {"log", RULES_SHADOW, true},
+    {"monitor", RULES_SHADOW, true}, {0}};
 
 const struct word read_switches[] = {
     {"yes", RULES_YES}, {"no", RULES_NO}, {"true", RULES_YES}, {"false", RULES_NO}, {0}};

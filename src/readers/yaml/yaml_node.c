@@ -14,6 +14,7 @@
 #include "base/text/misspelling.h"
 #include "rules/rate.h"
 #include "rules/remark.h"
+#include "rules/show.h"
 
 static_assert(sizeof(enum rules_mode) == sizeof(unsigned), "node_word writes enums");
 
@@ -271,41 +272,35 @@ int node_read_duration(struct reader *reader, const struct node_key *key, const 
 	return node_expected(reader, value, key->expected);
 }
 
-/* Words of other programs, and the words here that mean the same. */
-static const struct {
-	const char *theirs, *ours;
-} words_of_others[] = {
-    {"gcra", "token_bucket"}, {"meter", "leaky_bucket"}, {"tumbling", "fixed_window"},
-    {"dry-run", "shadow"},    {"dry_run", "shadow"},     {"dryrun", "shadow"},
-    {"log", "shadow"},        {"monitor", "shadow"},
-};
-
-/* Whether the text is probably meant as `word`: misspelled, shortened, or another program's word.
- */
-static bool is_meant_as(struct slice text, struct slice word)
+/* The word that the text is probably meant as: misspelled, shortened, or another program's. */
+static const char *probable_word(struct slice text, const struct word *words)
 {
-	struct slice rest = word;
+	const char *probable = NULL;
 
-	for (size_t i = 0; i < sizeof words_of_others / sizeof *words_of_others; i++)
-		if (slice_equal_nocase(text, slice_of(words_of_others[i].theirs)))
-			return slice_equal(word, slice_of(words_of_others[i].ours));
-	return is_misspelling(text, word) || (text.len > 3 && slice_skip(&rest, text));
+	for (const struct word *word = words; word->name; word++) {
+		struct slice name = slice_of(word->name), rest = name;
+		bool is_shortened = text.len > 3 && slice_skip(&rest, text);
+
+		if (word->is_foreign && slice_equal_nocase(text, name))
+			return rules_word(words, word->value);
+		if (!word->is_foreign && !probable && (is_shortened || is_misspelling(text, name)))
+			probable = word->name;
+	}
+	return probable;
 }
 
 int node_read_word(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                    void *field)
 {
-	bool scalar = value->type == YAML_SCALAR_NODE;
+	bool is_scalar = value->type == YAML_SCALAR_NODE;
 	struct phrase known = {0};
-	const char *probable = NULL;
+	const char *probable = is_scalar ? probable_word(node_slice(value), key->words) : NULL;
 
-	for (const struct word *word = key->words; word->name; word++) {
-		if (scalar && slice_equal(node_slice(value), slice_of(word->name))) {
+	for (const struct word *word = key->words; word->name && !word->is_foreign; word++) {
+		if (is_scalar && slice_equal(node_slice(value), slice_of(word->name))) {
 			*(unsigned *)field = word->value;
 			return WEIR_OK;
 		}
-		if (scalar && !probable && is_meant_as(node_slice(value), slice_of(word->name)))
-			probable = word->name;
 		phrase_add(&known, slice_of(word->name));
 	}
 	return node_error(reader, value, "expected %s to be one of %s, found %s", key->name, known.text,
