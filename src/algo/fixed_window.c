@@ -37,6 +37,7 @@ static int init_fixed_window(struct algo_limit *limit, const struct weir_limit_o
 	if (aligned)
 		return algo_use_calendar(limit, options, rate->period ? rate->period : 1, rate->unit,
 		                         error);
+	/* A window that the first request opens lasts limit->period_ns, which the caller has set. */
 	if (rate->unit == WEIR_UNIT_MONTH || rate->unit == WEIR_UNIT_YEAR)
 		return error_set(error, WEIR_EINVAL, "rate: " ALGO_FIXED_LENGTH);
 	return WEIR_OK;

@@ -3,10 +3,14 @@
  * once while the key is *quiescent*: then nothing but a bad result changes its phase, so a call
  * reads few cells.
  *
- * Permits are in the cells of the key's *record*; its *header*, a cell in a table, only retains
- * that. A permit has a single entry, or shares one with others of its time and *stripe* (a share of
- * the record that a group of threads writes). A record is *mixed* after a reload that gave its
- * cells another meaning: then any cell may be an entry (breaker_record.h).
+ * The key has a *record*, an array of cells. A cell that counts permits in flight is an *entry*:
+ *
+ * - a single entry, of one permit, if `max_concurrent` bounds these;
+ * - otherwise a shared entry, of all permits that were given at about the same time. The record has
+ *   four *stripes*, each with all cells, so that threads seldom write the same cell.
+ *
+ * A record is *mixed* after a reload that gave its cells another meaning: then any cell may be an
+ * entry (breaker_record.h). The key's *header*, its cell in a table, only retains the record.
  */
 #include "records/breaker_record.h"
 #include "records/breaker_cells.h"

@@ -13,10 +13,11 @@
  *       FREE_USED_UP    word = units in use of the window - 1; all free units are in use
  *     record[k]         until = end of the window,    word = free units of a day when it was opened
  *
- * The next window is stored at the index after k before the header is swapped, on behalf of that
- * header, and never with an earlier end. A function `want_…` changes no cell: it describes the next
- * swap in `*change`. The caller carries it out and decides anew, until a change is RECORD_FINAL.
- * docs/design/sliding-states.md proves that this suffices.
+ * k is the index of the window that is open or was open last; each new window takes the next index,
+ * around the record. The next window is stored at the index after k before the header is swapped,
+ * on behalf of that header, and never with an earlier end. A function `want_…` changes no cell: it
+ * describes the next swap in `*change`. The caller carries it out and decides anew, until a change
+ * is RECORD_FINAL. docs/design/sliding-states.md proves that this suffices.
  *
  * The end of a day is checked as in algo/rates/window.c: up to one day after today's it stands, a
  * later one is cut back, and the count stays. The end of a window more than ALGO_SKEW_NS too far

@@ -128,6 +128,7 @@ static int plan_request(struct run *run, const struct ordered_record *ordered, s
 		status = engine_want_permit(plan);
 		if (status != WEIR_OK)
 			return status;
+		/* A plan that charges no limit wants none. */
 		plan->permit.id = plan->wants_permit ? ++run->scenario->permits : 0;
 	}
 	plan->step_decisions = arena_array(&run->arena, plan->step_count, sizeof *plan->step_decisions);

@@ -1,9 +1,9 @@
 /*
- * scenario.h: decides the requests of a trace: an engine with rules, limits and a table of its own.
+ * scenario.h: a configuration on which `weir simulate` tries the requests of a log: an engine with
+ * its rules, its limits, and a table for their states.
  *
- * The rules of a file are one scenario. A single limit is a scenario, too, with one rule that has
- * no conditions. So requests are decided by the engine of the server, and scenarios that are
- * replayed side by side do not affect each other.
+ * A rule file is one scenario. So is a single limit, which gets one rule without conditions.
+ * Several scenarios are replayed side by side and share no state.
  */
 #ifndef SIMULATE_SCENARIO_H
 #define SIMULATE_SCENARIO_H

@@ -154,8 +154,9 @@ static bool value_passes(const struct rules_value *test, struct match_value *val
 #define NO_SLOT UINT32_MAX
 
 /*
- * Returns 1 + the slot of the request's value, as in struct indexed_condition, or NO_SLOT if no
- * condition has this value. Looks it up only once.
+ * Finds the request's value among those that conditions compare with, each of which has a slot in
+ * match->values: two values are equal if they have the same slot. Returns 1 + the slot, or NO_SLOT
+ * if no condition has this value. Looks it up only once.
  */
 static inline uint32_t whole_value_slot(const struct match *match, size_t attribute,
                                         struct match_value *value)

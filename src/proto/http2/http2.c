@@ -304,7 +304,10 @@ static size_t take_next_frame(struct http2 *http2, struct slice data)
 	return len;
 }
 
-/* Fills in the request of `stream`, or returns CODEC_SKIPPED if the stream is reset or refused. */
+/*
+ * Fills in the request of `stream`, with a number by which its answer finds the stream again.
+ * Returns CODEC_SKIPPED if the stream is reset or refused.
+ */
 static enum codec_result fill_in_request(struct http2 *http2, struct http2_stream *stream,
                                          struct arena *arena, struct request *request)
 {

@@ -1,7 +1,7 @@
 /*
  * resp_multi.c: queues the commands of a RESP connection between MULTI and EXEC, a transaction, and
- * makes them one batch at EXEC. It also executes the commands that must take effect when they are
- * read, because later commands may be read before they are answered.
+ * makes them one batch at EXEC. It executes MULTI, EXEC, DISCARD, WATCH, RESET and QUIT as soon as
+ * they are read: commands behind them may be read before these are answered.
  */
 #include "proto/resp/resp_multi.h"
 

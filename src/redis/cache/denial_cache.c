@@ -1,7 +1,8 @@
 /*
- * denial_cache.c: a table of the answers of Redis that a process may repeat until they expire:
- * denials, and for requests that explain a denial by another limit "would pass". Readers take no
- * lock; a sequence counter in each set shows them concurrent writes.
+ * denial_cache.c: a table of the answers of Redis that a process may repeat until they expire. Most
+ * are denials. A request that another limit denies also peeks at the limits that would let it pass,
+ * to report their state: that answer is stored, too. Readers take no lock; a sequence counter in
+ * each set shows them concurrent writes.
  */
 #include "redis/cache/denial_cache.h"
 

@@ -43,7 +43,7 @@ static uint64_t apply_request(const struct redis_command *command, const struct 
 		changed = algo_step(command->limit, call, &value->time, &value->state, out);
 		return changed ? value->state.until_ns : 0;
 	}
-	/* The script has already removed the uses that ALGO_REFUND_REPLACED replaces. */
+	/* This refund drops the oldest uses first. The script has done that: the refund is left. */
 	if (call->op == ALGO_REFUND_REPLACED)
 		call_on_uses.op = ALGO_REFUND;
 	return uses_step(command->limit, &call_on_uses, &value->time, &value->uses, out);

@@ -159,13 +159,12 @@ static bool end_override_if_over(const struct overrides *overrides,
                                  const struct overrides_item *item, uint64_t now_ns)
 {
 	const weir_limit *limit = weir_engine_limit(config->engine, item->limit, strlen(item->limit));
+	bool has_share = limit && limit->algo.algorithm->set_share; /* others deny by their states */
+	bool is_contradicted = !has_share || current_share(limit) != item->applied_share;
 	bool is_over = item->override.until_ns != 0 && item->override.until_ns <= now_ns;
 	char share_text[DECIMAL_TEXT_MAX];
 	double configured;
-	bool is_contradicted;
 
-	is_contradicted =
-	    !limit || !limit->algo.algorithm->amend || current_share(limit) != item->applied_share;
 	if (is_contradicted)
 		return true;
 	if (!is_over)

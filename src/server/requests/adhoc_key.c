@@ -31,7 +31,7 @@ void adhoc_key_prepare_reserved_name(struct decider *decider, struct work *work,
 	int len;
 
 	if (r->op == REQUEST_RESET) {
-		work->kind = REQUEST_KEY;
+		work->kind = REQUEST_KEY; /* so adhoc_key_finish, below, carries it out */
 		adhoc_key_prepare(decider, work, r);
 		return;
 	}

@@ -1,7 +1,8 @@
 /*
  * pending.c: writes answers to each connection in the order of its requests; with HTTP/2 each as
  * soon as it is done. It stores an answer that is ready while an earlier request still waits, and
- * an answer that may not be sent before the time at which a limit lets its request start.
+ * an answer that may not be sent before the time at which a limit lets its request start. It
+ * cancels the requests of a connection or stream that ends, and returns what they were charged.
  *
  * An unanswered work is a request whose answer is not written yet: its client lists it, and while
  * it waits it also stands in the worker's heap by its due time. `kind` says what it waits for.

@@ -457,18 +457,32 @@ RARE static void count_foreign_report(struct in_flight_view *view, const struct 
 	update_estimate(view, &report);
 }
 
-/* Releases the permit that ends at call->until_ns, or if that is 0, the newest ones. */
+/* Releases the permit that ends at call->until_ns. Returns whether it was in flight. */
+static bool release_named(struct in_flight_view *view, const struct algo_call *call)
+{
+	read_and_expire(view);
+	return call->cost > 0 && apply_report(view, call);
+}
+
+static void release_newest_permits(struct in_flight_view *view, uint64_t n)
+{
+	uint64_t released;
+
+	while (n > 0 && (released = release_newest(view, n)) > 0)
+		n -= released;
+	read_and_expire(view);
+}
+
+/* Carries out a report or refund: of the permit that it names by its end, or of the newest ones. */
 static void release_in_flight(struct in_flight_view *view, const struct algo_call *call,
                               struct algo_decision *out)
 {
 	bool is_named = call->until_ns != 0, released_one = false;
-	uint64_t left = is_named ? 0 : call->cost, released;
 
-	while (left > 0 && (released = release_newest(view, left)) > 0)
-		left -= released;
-	read_and_expire(view);
-	if (is_named && call->cost > 0)
-		released_one = apply_report(view, call);
+	if (is_named)
+		released_one = release_named(view, call);
+	else
+		release_newest_permits(view, call->cost);
 	close_header(view);
 	if (algo_op_reports(call->op)) /* the answer to a report has no state of the key */
 		out->quota = out->remaining = out->reset_after_ns = 0;
