@@ -1,4 +1,7 @@
-/* engine.h: the interface of a configuration that is compiled for deciding. */
+/*
+ * engine.h: opens an engine, which decides requests by the rules and limits of one configuration,
+ * replaces it after a reload, and lists its limits. plan/plan.h has the decisions.
+ */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 

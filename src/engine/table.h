@@ -1,4 +1,7 @@
-/* table.h: struct weir_table joins a store and the requests that wait for its keys. */
+/*
+ * table.h: struct weir_table, where the limits of an engine count: in memory or at a remote store.
+ * Chooses between the two for a limit. It also has the requests that wait for a key.
+ */
 #ifndef ENGINE_TABLE_H
 #define ENGINE_TABLE_H
 
@@ -9,10 +12,10 @@
 #include "wait/waitlist.h"
 
 struct weir_table {
-	struct store *store;  /* its memory */
-	struct store *remote; /* where limits count that name no store, or NULL for `store` */
+	struct store *store;         /* its memory */
+	struct store *remote;        /* where limits count that name no store, or NULL for `store` */
 	struct store_caller *caller; /* of `remote`, which calls of the library block on; or NULL */
-	struct names *names; /* of the keys of permits at `remote`; NULL without a caller */
+	struct names *names;         /* of the keys of permits at `remote`; NULL without a caller */
 	uint64_t nodes; /* that share the quota of what is local, or 0 for what the rule file says */
 	struct waitlist *waiting; /* the requests of this process that wait, or NULL */
 };

@@ -313,7 +313,7 @@ static bool want_close_gap(const struct log_view *view, unsigned back, struct re
 	if (back == 0)
 		return false;
 	close_gap_next(view, back, cell, change);
-	/* Of the run of GONE entries that begins there, the newest is followed by one that can move. */
+	/* Several gaps in a row: goes on to the newest of them, behind which `next` can move. */
 	for (; back > 1 && log_has_mark(cell, LOG_GONE); back--, cell = next) {
 		next = log_entry(view, back - 1);
 		if (!is_gap_or_moving(next))
@@ -322,7 +322,7 @@ static bool want_close_gap(const struct log_view *view, unsigned back, struct re
 	if (log_is_moving(cell)) {
 		want_finish_move(view, back, cell, change);
 	} else if (back > 1 && !entry_is_unchanged(view, back, cell)) {
-		/* The next entry may have been at this index when it was read. */
+		/* Another thread has closed this gap: `next` may be the entry that has moved here. */
 		change->want = RECORD_WANT_AGAIN;
 	} else if (back > 1) {
 		log_want_entry(change, view, back - 1, next,

@@ -224,7 +224,8 @@ static bool read_method(struct koala *koala, struct rule_text *rule, struct koal
 
 /*
  * Reads `result`, the number of the JSON that answers a denied request, and `return`, the code in
- * it, which is also the name of the rule and its limit. A rule with result 1 lets requests pass.
+ * it, which is also the name of the rule and its limit. A rule with result 1 lets all requests
+ * pass, even those over its limit.
  */
 static bool read_answer(struct koala *koala, struct rule_text *rule, struct koala_rule *out)
 {

@@ -290,6 +290,7 @@ static int read_users(struct reader *reader, const struct node_key *key, const y
 	return status;
 }
 
+/* Prints each user with the keys of its kind of proof. Returns whether anything was printed. */
 static bool print_users(const struct printer *printer, const struct node_key *key,
                         const void *field, const void *default_value)
 {

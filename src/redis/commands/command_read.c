@@ -101,7 +101,9 @@ static bool is_decided_by_c(const struct redis_command *command)
 /* Whether a request would be granted now; other operations always pass. */
 static bool would_pass(const struct redis_command *command, struct value *value)
 {
-	struct algo_state before = value->state; /* a peek may reduce a state of the future */
+	/* Restored at the end: a peek shortens a state whose end is further ahead than clocks differ.
+	 */
+	struct algo_state before = value->state;
 	struct algo_call peek = command->call;
 	struct algo_decision out;
 

@@ -236,10 +236,10 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 }
 
 /*
- * Sets for the engine how long the work may still wait, and its position in the queue. A first
- * waiter that came from another key's queue joined this one at its end, and waited for those before
- * it. So it counts as one that has yielded to other requests, and need not yield again. If a reload
- * has replaced the configuration, drops limits that are gone.
+ * Sets for the engine how long the work may still wait, and its position in the queue. The first
+ * waiter of a key usually lets requests go ahead once that wait for another of its keys. One that
+ * came from another key's queue joined this one at its end, so it has done that. If a reload has
+ * replaced the configuration, drops limits that are gone.
  */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {

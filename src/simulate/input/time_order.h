@@ -3,9 +3,9 @@
  *
  * Servers log a request when it ends, so its line may follow those of later requests. A window of
  * ORDER_WINDOW requests is sorted; when it is full, the oldest request is taken from it. A request
- * that is older than those already taken gets the latest of their times, since time must not go
- * back. Memory is bounded: when it is needed, a request whose time is far ahead of those that
- * follow is taken, and also gets that time.
+ * that is older than those already taken is decided at the latest of their times, since time must
+ * not go back. Memory is bounded: if it runs out because a request is far ahead in time and so is
+ * never the oldest, that request is taken too, at the latest time so far.
  *
  * Requests are taken in the order of their times (order_next), and released in the order of the
  * log, when all before them are done (order_release).
