@@ -140,9 +140,10 @@ int weir_engine_refund(weir_engine *engine, const struct weir_permits *permits, 
 	if (status == WEIR_OK) {
 		set_call_time(&call, now_ns);
 		status = remote_decide(&call.context, &call.plan, REMOTE_FAILURE_BY_POLICY, decision);
-		decision->allowed &= permits->id != 0; /* without charges the plan refuses nothing */
-		if (status == WEIR_OK && !decision->allowed)
-			status = WEIR_ENOTFOUND;
+		if (status == WEIR_OK) {
+			decision->allowed &= permits->id != 0; /* without charges the plan refuses nothing */
+			status = decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
+		}
 		/* A refund of cost 0 only asks: a later one still needs the names. */
 		if (status == WEIR_OK && call.context.table->names && permits->cost > 0)
 			names_remove(call.context.table->names, permits->id);

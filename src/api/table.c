@@ -232,10 +232,10 @@ int weir_refund_permit(weir_table *table, const weir_limit *limit, struct weir_k
 		return status;
 	context = context_at(table, limit, now_ns);
 	status = remote_decide(&context, &plan, REMOTE_FAILURE_IS_ERROR, decision);
-	/* A refund is allowed if it has found the permit; one of nothing is not refused. */
-	decision->allowed &= permit->id != 0;
 	if (status != WEIR_OK)
 		return status;
+	/* A refund is allowed if it has found the permit; one of nothing is not refused. */
+	decision->allowed &= permit->id != 0;
 	return decision->allowed ? WEIR_OK : WEIR_ENOTFOUND;
 }
 

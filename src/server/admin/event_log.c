@@ -391,12 +391,12 @@ void log_error(struct log *log, const char *event, const char *path, const struc
 /* Logs an error or a warning about a file, with as much of its position as it has. */
 void log_remark(struct log *log, const char *event, const struct weir_config_remark *remark)
 {
-	bool has_line = remark->line > 0;
+	bool has_line = remark->line > 0, names_file = !has_line && remark->path;
 	struct weir_error error;
 
 	if (remark->is_error) {
 		error_set_at(&error, WEIR_EINVAL, remark->line, remark->column, "%s%s%s",
-		             has_line ? "" : remark->path, has_line ? "" : ": ", remark->text);
+		             names_file ? remark->path : "", names_file ? ": " : "", remark->text);
 		log_error(log, event, remark->path, &error);
 	} else if (has_line) {
 		log_event(log, LOG_WARNING, event, {"file", remark->path}, {"line", .number = remark->line},
