@@ -1,4 +1,7 @@
-/* publish.h: makes a new table the newest one of its limit, and the one before its former table. */
+/*
+ * publish.h: makes a new table of states the newest one of its limit. The table that was the newest
+ * before becomes its former table.
+ */
 #ifndef STORE_PUBLISH_H
 #define STORE_PUBLISH_H
 

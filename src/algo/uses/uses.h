@@ -1,9 +1,9 @@
 /*
- * uses.h: decides by the meaning of a state of more than one word, whatever its form.
+ * uses.h: decides requests on a list of uses. A use is a number of units that count until a time.
  *
- * The meaning is a list of uses. A use is a number of units that count until a time. src/records
- * stores uses in cells and decides on the cells. A remote store may store them in another form, for
- * which the step here decides. For equal states both give the same decision, to the nanosecond.
+ * States of more than one word, such as a log or leases, are such lists. src/records stores them in
+ * cells, and decides on the cells. A remote store has another form of them; they are read into the
+ * list here, and the step here decides. For equal states both decide equally, to the nanosecond.
  */
 #ifndef ALGO_USES_USES_H
 #define ALGO_USES_USES_H

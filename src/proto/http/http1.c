@@ -250,7 +250,9 @@ static llhttp_errno_t execute_new_bytes(struct http1_reader *reader, struct slic
 
 /*
  * Gives llhttp the bytes up to `end`. Returns HTTP1_MESSAGE if it has stopped behind the head or
- * the message, as the callbacks above make it do, or HTTP1_MORE if it has read all.
+ * the message, as the callbacks above make it do, or HTTP1_MORE if it has read all. llhttp refuses
+ * a query with bytes outside ASCII: then it gets the request line again, with others in their
+ * place.
  */
 static enum http1_result feed_parser(struct http1_reader *reader, struct slice data, size_t end,
                                      struct arena *arena, struct http1_message *message)
@@ -281,7 +283,7 @@ static enum http1_result feed_parser(struct http1_reader *reader, struct slice d
 	}
 	if (code == HPE_INVALID_VERSION || code == HPE_PAUSED_H2_UPGRADE)
 		return HTTP1_BAD_VERSION;
-	if (!at)
+	if (!at) /* there was no memory for the copy of the request line */
 		return refuse_as_bad(message, "expected more memory", reader->read_len);
 	return refuse_as_bad(message, llhttp_get_error_reason(&reader->parser),
 	                     (size_t)(at - data.data));

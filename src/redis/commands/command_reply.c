@@ -166,10 +166,15 @@ static bool read_units_reply(struct slice text, struct chunk_settlement *units)
 }
 
 /*
- * Reads the text of a value: the state, behind a `;` chunks, and behind a `|` the state's former
- * end, or the queue for a swap, which only scripts read. A script that handles chunks replaces them
- * by its answer about them, unless it returns the value as it is. Returns false if the text is
- * invalid.
+ * Reads the text of a value, `STATE;CHUNKS|END`, of which the last two parts may be missing:
+ *
+ * - CHUNKS are the units that servers have reserved. A script that handles chunks returns its
+ * answer about them in their place. If it has decided nothing, since the value is not the one that
+ * a swap expected, it returns the value as it is stored (`is_raw_value`).
+ * - END is a time: the end of the state before its limit's parameters changed. In its place may be
+ *   the queue of the servers that wait to swap the value, which only scripts read.
+ *
+ * Returns false if the text is invalid.
  */
 static bool read_suffixes(struct redis_command *command, struct slice text, struct value *value)
 {

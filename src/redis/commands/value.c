@@ -57,10 +57,7 @@ static char *add_period(char *at, uint64_t ns)
 	return add_text(at, units[i].name);
 }
 
-/*
- * Adds a calendar window's length in its units, its zone, and its week's start. A `base` limit has
- * the calendar's days, but the period of its rate is a duration.
- */
+/* Adds a calendar window's length in its units, its zone, and its week's start. */
 static char *add_calendar(char *at, const struct algo_limit *limit)
 {
 	static const char *const units[] = {
@@ -71,7 +68,7 @@ static char *add_calendar(char *at, const struct algo_limit *limit)
 	                                   "friday", "saturday", "sunday"};
 	const struct calendar *calendar = &limit->calendar;
 
-	if (limit->record == ALGO_RECORD_DAY) {
+	if (limit->record == ALGO_RECORD_DAY) { /* calendar days, in which it opens windows of a rate */
 		at = add_period(at, limit->period_ns);
 	} else {
 		if (calendar->period != 1)

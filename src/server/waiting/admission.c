@@ -111,7 +111,10 @@ size_t admission_reply_space(struct admission *admission, struct net_conn *conn,
 	                                                  : net_conn_output_space(conn);
 }
 
-/* Admits clients in the order of the queue, as long as stores have capacity for their steps. */
+/*
+ * Admits clients in the order of the queue and reads them again, as long as stores have capacity
+ * for their steps, and not too many long batches are in work at once.
+ */
 void admission_admit(struct admission *admission)
 {
 	struct client *client;
@@ -120,8 +123,11 @@ void admission_admit(struct admission *admission)
 
 	while ((client = list_of(admission->clients.first, struct client, admission.node)) &&
 	       steps < ADMISSION_STEPS) {
-		if (client->admission.waits_for_batches && batches++ >= ADMISSION_BATCHES)
+		bool has_batch = client->admission.waits_for_batches;
+
+		if (has_batch && batches >= ADMISSION_BATCHES)
 			break; /* those behind it do not overtake it */
+		batches += has_batch;
 		admission_remove(admission, client);
 		client->admission.is_admitted = true;
 		steps += client->admission.expected_steps;

@@ -1,12 +1,14 @@
 /*
  * apply_record.c: carries out calls on *wide states*, the states of keys that need more than one
  * cell: a header in a table, and a record of cells behind it. Repeats a step (records/record.h),
- * which decides and names the next cell to swap, until the decision stands.
+ * which decides and names the next cell to swap, until the decision stands. Some acquires have a
+ * fast path (`try_…`). A key of a former table is moved to the newest one first.
  *
- * Only the header decides. A cell of the record is written after a check that the header is still
- * the one that the step has read. Which values a thread that stalls between the two may leave, and
- * why they do no harm, is in docs/design/wide-states.md. A decision that changes nothing stands if
- * the header is unchanged after the record was read.
+ * The header alone is what counts: a decision takes effect by the swap of the header. A cell of the
+ * record is written after a check that the header is still the one that the step has read. A thread
+ * that stalls between that check and the write may leave an old value; docs/design/wide-states.md
+ * says why it does no harm. A decision that changes nothing stands if the header is unchanged after
+ * the record was read.
  *
  * An `until` is also a name: no two uses of a key have the same, so a refund says by it which use
  * it is for. Therefore a member such as `unit_name_ns` is a time.
