@@ -63,7 +63,7 @@ void filter_read(struct net_conn *conn, struct slice bytes)
 	if (state == NET_FILTER_END) {
 		conn_end_input(conn);
 		if (handshake_is_cut_off(conn))
-			return; /* still handshaking, so the owner's buffered output is not sent */
+			return; /* keeps the state, handshaking, in which the owner's output is not sent */
 	}
 	filter->state = (enum net_filter_state)state;
 	if (filter->handshake_output.len > 0 && !filter_is_handshaking(filter))

@@ -77,9 +77,10 @@ static void on_polled(uv_check_t *check)
 	struct net_loop *loop = check->data;
 
 	loop_process(loop);
-	fairness_begin(loop);
+	fairness_begin(loop); /* the next iteration: its shares of each connection are unused */
 	if (loop->retry_accept)
 		accept_resume(loop);
+	/* All input is read, and the owner has nothing more to do: the next poll may wait. */
 	if (!loop->backlogs.first && !loop->wants_run_again)
 		uv_idle_stop(&loop->poll_again);
 	switch (loop->phase) {

@@ -29,7 +29,9 @@ __attribute__((noinline, cold)) static void expire_entry(const struct breaker_pa
 	uint64_t start_ns = until_ns - params->timeout_ns;
 	uint64_t lost_at_ns = u64_min(until_ns, now_ns); /* an entry too far ahead is lost now */
 
-	if (!breaker_expire_entry(at, entry) || !breaker_counts(&snapshot->state, start_ns))
+	if (!breaker_expire_entry(at, entry)) /* another thread has changed it */
+		return;
+	if (!breaker_counts(&snapshot->state, start_ns)) /* permits of an earlier phase */
 		return;
 	expiry->lost_count += cell_word(entry);
 	expiry->first_lost_at_ns =

@@ -1,5 +1,7 @@
 /*
- * bucket.h: decides token_bucket, leaky_bucket, pacer and leaky_queue limits, see rates/bucket.c.
+ * bucket.h: decides the limits that admit some tokens at once and refill at a rate: token_bucket,
+ * leaky_bucket, and those whose requests may wait, pacer and leaky_queue. rates/bucket.c has the
+ * formulas.
  */
 #ifndef ALGO_RATES_BUCKET_H
 #define ALGO_RATES_BUCKET_H

@@ -195,13 +195,15 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 	if (!limit || (remote && !name.data))
 		return false;
 	*step = (struct plan_step){.limit = limit,
-	                           .generation = origin->generation & 15,
+	                           .generation = origin->generation,
 	                           .key_name = name,
 	                           .charge_ends_ns = charge->until_ns,
 	                           .charged = charge->until_ns != 0,
 	                           .remote = remote};
-	/* A hash in the permit is by the secret of the memory that counted: that of a remote store or
-	 * of another server is not this table's. */
+	/*
+	 * The permit has the key's hash by the secret of the memory that counted. If that is a remote
+	 * store or another server, the secret differs from this table's: hashes the name anew.
+	 */
 	step->key.hash = remote || is_in_shared_memory(step, origin)
 	                     ? store_hash(table->store, charge->limit, name.data, name.len)
 	                     : charge->key;

@@ -1,6 +1,7 @@
 /*
- * command_inside.h: declares for the files of commands/ the *kinds* of commands, each a function of
- * the scripts that carries commands out, and the functions that write and read calls of scripts.
+ * command_inside.h: declares what only the files of commands/ use: the *kind* of a command, which
+ * says by which function of the Lua scripts Redis carries it out, and the functions that write the
+ * arguments of a script and read its reply.
  */
 #ifndef REDIS_COMMAND_INSIDE_H
 #define REDIS_COMMAND_INSIDE_H
