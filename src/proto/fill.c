@@ -325,6 +325,8 @@ int fill_finish(struct fill *fill)
 		return check_fields(fill, BIT(PERMIT) | BIT(OUTCOME),
 		                    BIT(PERMIT) | BIT(OUTCOME) | BIT(LATENCY),
 		                    "permit, outcome and optionally latency_ms");
+	case REQUEST_DIGEST:
+		return check_fields(fill, BIT(KEY), BIT(KEY), "key");
 	default:
 		return finish_decision(fill);
 	}

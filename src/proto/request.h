@@ -36,8 +36,10 @@ enum request_kind {
 	REQUEST_BROWSE_ALL, /* Koala: REQUEST_BROWSE with the results of all rules that deny */
 	REQUEST_VALUE,      /* Koala: how much of a rule's limit is used */
 	REQUEST_ALIVE,      /* Koala: whether all stores can be reached */
-	REQUEST_LOGIN, /* sets the user of the connection's later requests: the login's or, without a
-	                  login, the user that the connection had when it began */
+	REQUEST_LOGIN,   /* sets the user of the connection's later requests: the login's or, without a
+	                    login, the user that the connection had when it began */
+	REQUEST_DENIALS, /* /v1/denials: those that are kept */
+	REQUEST_DIGEST,  /* /v1/key: what stands for a key where its name is not shown */
 	REQUEST_KIND_COUNT
 };
 
@@ -75,7 +77,8 @@ struct request_adhoc {
 	uint64_t burst, count, period_s;
 };
 
-#define REQUEST_TOP_MAX 100
+#define REQUEST_TOP_MAX     100
+#define REQUEST_DENIALS_MAX 1000
 
 /* The cost of a refund or report whose permit determines the cost. */
 #define REQUEST_COST_ALL UINT64_MAX
@@ -148,13 +151,17 @@ struct request {
 	const struct request *items; /* for REQUEST_BATCH */
 	size_t item_count;
 	union {
-		uint64_t top_count;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX */
+		uint64_t top_count;   /* for REQUEST_TOP: how many keys, 1 to REQUEST_TOP_MAX; for
+		                         REQUEST_DENIALS: to REQUEST_DENIALS_MAX */
 		uint64_t after_event; /* for REQUEST_EVENTS: the last event that the client has, or 0 */
 	};
 	struct slice forwarded_for; /* all lines of X-Forwarded-For, joined by commas */
 	size_t reply_size;          /* an estimate, if more than a few hundred bytes; or 0 */
 	/* For REQUEST_LOCAL, as the codec needs them to answer: a text, and the words of a command. */
-	struct slice local_text;
+	union {
+		struct slice local_text;
+		struct slice since; /* for REQUEST_DENIALS: a time or a duration, or empty */
+	};
 	const struct slice *words;
 	size_t word_count;
 };

@@ -219,6 +219,20 @@ struct rules_dictionary {
 #define RULES_DENIED_CACHE_NS  NS_PER_S
 #define RULES_STORE_POLL_NS    (50 * NS_PER_MS)
 
+/* What a denial shows as its key: a digest, or the name unless that is made of visitors' data. */
+enum rules_denial_key { RULES_DENIAL_DIGEST, RULES_DENIAL_FULL };
+
+#define RULES_DENIALS_KEEP       10000
+#define RULES_DENIALS_KEEP_MAX   1000000
+#define RULES_DENIALS_PER_SECOND 10
+
+/* Which denials are kept (`denials:`), see server/admin/denial_sample.h. */
+struct rules_denials {
+	uint64_t keep;       /* at most so many, or 0 */
+	uint64_t per_second; /* of each rule, or 0 */
+	enum rules_denial_key key;
+};
+
 struct weir_config {
 	struct arena arena;
 	struct rules_listen listen_http, listen_resp, listen_admin;
@@ -256,6 +270,7 @@ struct weir_config {
 	size_t rule_count;
 	enum rules_order order;
 	struct rules_koala koala;
+	struct rules_denials denials;
 	struct rules_dictionary *dictionaries; /* each path once */
 	const char *file; /* our own one, which the settings are from, or NULL */
 	weir_config_file *on_file; /* of each of `files`, before it is read; NULL if nobody asks */

@@ -488,6 +488,8 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		__attribute__((fallthrough));
 	case REQUEST_LIMITS:
 	case REQUEST_TOP:
+	case REQUEST_DENIALS:
+	case REQUEST_DIGEST:
 		buffer_add_slice(answer->body, reply->body);
 		break;
 	case REQUEST_HEALTH:

@@ -18,7 +18,7 @@ static int request_out_of_memory(struct http_request *http)
 }
 
 /* Functions that read the parameters of a route return 0, or a status with an error set. */
-static int read_body(struct http_request *http)
+static int http_read_body(struct http_request *http)
 {
 	return json_body_read(&http->fill, http->body);
 }
@@ -41,7 +41,7 @@ static int read_query(struct http_request *http)
 }
 
 /* /v1/acquire/LIMIT?key=K&cost=N */
-static int read_limit_query(struct http_request *http)
+static int http_read_limit_query(struct http_request *http)
 {
 	struct fill *fill = &http->fill;
 	struct slice value;
@@ -282,7 +282,7 @@ static int read_proxied(struct http_request *http, struct slice path, struct sli
 }
 
 /* A proxy's request to /auth?deny=403, which may set the status of denials. */
-static int read_auth(struct http_request *http)
+static int http_read_auth(struct http_request *http)
 {
 	struct slice visitors_query = {NULL, 0}, name, value;
 	uint64_t code;
@@ -309,7 +309,7 @@ static int read_auth(struct http_request *http)
  * have status 429, because Envoy takes any 5xx for a failure of Weir and may then let the request
  * pass.
  */
-static int read_auth_with_path(struct http_request *http)
+static int http_read_auth_with_path(struct http_request *http)
 {
 	struct slice path = {http->path_rest.data - 1, http->path_rest.len + 1}; /* with its '/' */
 	struct slice query = http->query;
@@ -341,7 +341,7 @@ void http_refuse_by_status(struct fill *fill)
 }
 
 /* /v1/batch: an array of requests; one with an error is answered with that error. */
-static int read_batch(struct http_request *http)
+static int http_read_batch(struct http_request *http)
 {
 	int status = json_body_read_items(&http->fill, http->body, http_refuse_by_status);
 
@@ -349,28 +349,8 @@ static int read_batch(struct http_request *http)
 	return status;
 }
 
-/* /v1/top?n=10: the keys that are denied most */
-static int read_top(struct http_request *http)
-{
-	struct request *request = http->fill.request;
-	struct slice name, value;
-
-	request->top_count = 10;
-	while (query_next(&http->query, &name, &value)) {
-		if (!slice_equal(name, SLICE("n")))
-			return error_set(&http->fill.error, WEIR_EINVAL,
-			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
-		if (!parse_u64(value, &request->top_count) || request->top_count < 1 ||
-		    request->top_count > REQUEST_TOP_MAX)
-			return error_set(&http->fill.error, WEIR_EINVAL,
-			                 "expected n to be a number from 1 to %d, found '%.*s'",
-			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
-	}
-	return 0;
-}
-
 /* Reads the last event that the client has; a Last-Event-ID that is no number is ignored. */
-static int read_events(struct http_request *http)
+static int http_read_events(struct http_request *http)
 {
 	struct request *request = http->fill.request;
 	struct slice last =
@@ -383,19 +363,19 @@ static int read_events(struct http_request *http)
 }
 
 /* throttlecrab's /throttle, whose limit is in the request */
-static int read_throttle(struct http_request *http)
+static int http_read_throttle(struct http_request *http)
 {
 	http->fill.request->flags |= HTTP_THROTTLECRAB;
 	return json_body_read_throttle(&http->fill, http->body);
 }
 
-static int read_health(struct http_request *http)
+static int http_read_health(struct http_request *http)
 {
 	http->fill.request->local_text = SLICE("OK");
 	return 0;
 }
 
-static int read_nothing(struct http_request *http)
+static int http_read_nothing(struct http_request *http)
 {
 	(void)http;
 	return 0;
@@ -405,7 +385,8 @@ static int read_nothing(struct http_request *http)
 static const struct http_route routes[] = {
 #define ROUTE(path, class, methods, kind, op, read)                                                \
 	{                                                                                              \
-		SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op, read_##read  \
+		SLICE(path), REQUEST_##class, METHOD_##methods, REQUEST_##kind, REQUEST_##op,              \
+		    http_read_##read                                                                       \
 	}
     ROUTE("/auth", ASK, ANY, RULES, ACQUIRE, auth),
     ROUTE("/v1/acquire", ASK, POST, LIMIT, ACQUIRE, body),
@@ -426,6 +407,8 @@ static const struct http_route routes[] = {
     ROUTE("/metrics", ASK, READ, METRICS, ACQUIRE, nothing),
     ROUTE("/v1/limits", ADMIN, READ, LIMITS, ACQUIRE, nothing),
     ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
+    ROUTE("/v1/key", ADMIN, POST, DIGEST, ACQUIRE, body),
+    ROUTE("/v1/denials", ADMIN, READ, DENIALS, ACQUIRE, denials),
     ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
 #undef ROUTE
 #define ROUTE(path, class, kind, op, read)                                                         \

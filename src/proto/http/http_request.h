@@ -23,6 +23,10 @@ void http_refuse_framing(struct fill *fill, enum http1_result result, const char
 /** The same for an item of a batch; the error is chosen by the status of fill->error. */
 void http_refuse_by_status(struct fill *item);
 
+/* In http_listing.c. */
+int http_read_top(struct http_request *http);
+int http_read_denials(struct http_request *http);
+
 /* In http_koala.c. For routes, see struct http_route. */
 int http_read_browse(struct http_request *http);
 int http_read_update(struct http_request *http);

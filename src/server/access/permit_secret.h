@@ -35,6 +35,15 @@ size_t permit_secrets_count(const struct permit_secrets *secrets);
 const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, size_t i,
                                          const struct hash_key *own);
 
+#define KEY_DIGEST_TEXT 17 /* 16 hexadecimal digits, and a NUL */
+
+/**
+ * Writes the digest of a key, which stands for its name where that must not be shown. It is keyed
+ * by the newest secret, so all servers that share it, and all limits, have the same for a name.
+ */
+void key_digest_write(const struct permit_secrets *secrets, const struct hash_key *own,
+                      struct slice key, char out[KEY_DIGEST_TEXT]);
+
 struct secret_keeper;
 
 /** Opens the keeper of the secret at the first store. Returns NULL if memory is short. */

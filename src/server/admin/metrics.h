@@ -60,6 +60,7 @@ struct metrics_loop {
 	_Atomic uint64_t pending_answers; /* pending answers now */
 	_Atomic uint64_t cancelled;       /* answers whose client left before */
 	_Atomic uint64_t continued;       /* counts a batch once for each iteration that continues it */
+	_Atomic uint64_t denials_left_out; /* of the sample of denials */
 	_Atomic uint64_t transaction_bytes; /* of codec_bounds.session_bytes, now */
 };
 

@@ -11,11 +11,13 @@
 #include <stddef.h>
 
 #include "base/map.h"
+#include "server/admin/denial_sample.h"
 
 struct named_counters {
 	struct named_counters *next;
 	char *name;
 	void *loops; /* `stride` bytes for each loop, on its own cache lines, zero at first */
+	struct denial_share denials; /* of the rule, or of requests that name the limit */
 };
 
 struct named_counters_entry {

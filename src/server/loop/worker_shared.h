@@ -8,6 +8,7 @@
 #include "proto/codec.h"
 #include "server/access/login_throttle.h"
 #include "server/access/permit_secret.h"
+#include "server/admin/denial_sample.h"
 #include "server/admin/events.h"
 #include "server/admin/forced_keys.h"
 #include "server/admin/key_phases.h"
@@ -25,6 +26,7 @@ struct worker_shared {
 	struct metrics *metrics;
 	struct top *top;
 	struct key_phases *phases;
+	struct denial_sample *denials; /* NULL if none are kept */
 	struct log *log;
 	struct events *events; /* those of the log */
 	struct stores stores;

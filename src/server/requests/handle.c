@@ -8,7 +8,6 @@
  */
 #include "server/requests/handle.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/prng.h"
@@ -22,6 +21,7 @@
 #include "server/requests/split_batch.h"
 #include "server/access/client_ip.h"
 #include "server/requests/per_rule.h"
+#include "server/requests/denial_list.h"
 #include "server/requests/koala.h"
 #include "server/requests/operator_requests.h"
 #include "server/requests/request_permit.h"
@@ -278,18 +278,13 @@ static void finish_nothing(struct decider *decider, struct work *work, struct re
 	(void)reply;
 }
 
+/* A server that begins to stop is healthy and not ready: load balancers send no new requests then.
+ */
 static void finish_health(struct decider *decider, struct work *work, struct reply *reply)
 {
-	(void)decider;
-	(void)work;
-	reply->ready = true;
-}
+	bool is_stopping = atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed);
 
-/* The server is ready until it begins to stop: load balancers send no new requests then. */
-static void finish_ready(struct decider *decider, struct work *work, struct reply *reply)
-{
-	(void)work;
-	reply->ready = !atomic_load_explicit(&decider->shared->stopping, memory_order_relaxed);
+	reply->ready = work->kind == REQUEST_HEALTH || !is_stopping;
 }
 
 /*
@@ -440,12 +435,14 @@ static const struct {
     [REQUEST_LOCAL] = {prepare_nothing, finish_nothing},
     [REQUEST_INTERIM] = {prepare_nothing, finish_nothing},
     [REQUEST_HEALTH] = {prepare_nothing, finish_health},
-    [REQUEST_READY] = {prepare_nothing, finish_ready},
+    [REQUEST_READY] = {prepare_nothing, finish_health},
     [REQUEST_METRICS] = {prepare_nothing, page_finish},
     [REQUEST_LIMITS] = {prepare_nothing, page_finish},
     [REQUEST_TOP] = {prepare_nothing, page_finish},
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
+    [REQUEST_DENIALS] = {prepare_nothing, denial_list_finish},
+    [REQUEST_DIGEST] = {prepare_nothing, denial_list_finish_digest},
     [REQUEST_EVENTS] = {operator_prepare_events, operator_follow_events},
     [REQUEST_SHED] = {operator_prepare, operator_shed},
     [REQUEST_FORCE] = {operator_prepare, operator_force},
@@ -485,7 +482,8 @@ static void prepare_request(struct decider *decider, struct work *work, const st
 {
 	work->core = r->core;
 	clear_plan(work);
-	if (r->kind == REQUEST_LOCAL)
+	if (r->kind ==
+	    REQUEST_LOCAL) /* it has the answer, which is given even without the permission */
 		work->full_request = r;
 	if (permissions_need_no_check(decider, r->class, origin) ||
 	    permissions_check(decider, work, r, origin))

@@ -70,6 +70,7 @@ static void record_event(void *context, const char *event, struct slice json)
 static int open_server(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
+	uint64_t keep_denials = server->config->rules->denials.keep;
 	struct weir_table_options options;
 	int status = settings_resolve(&server->settings, server->config->rules, &server->plan, error);
 
@@ -84,7 +85,9 @@ static int open_server(struct server *server, struct weir_error *error)
 	shared->metrics = metrics_open(server->plan.threads);
 	shared->top = top_open(server->plan.threads);
 	shared->phases = key_phases_open();
-	if (!shared->metrics || !shared->top || !shared->phases)
+	shared->denials = denial_sample_open(keep_denials);
+	if (!shared->metrics || !shared->top || !shared->phases ||
+	    (keep_denials > 0 && !shared->denials))
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	options = (struct weir_table_options){
 	    .capacity = server->plan.capacity,
@@ -122,6 +125,7 @@ static void close_server(struct server *server)
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
 	key_phases_close(server->shared.phases);
+	denial_sample_close(server->shared.denials);
 	forced_keys_close(&server->shared.forced);
 	overrides_close(&server->shared.overrides);
 	file_watch_close(&server->watch);

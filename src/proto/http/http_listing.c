@@ -1,0 +1,73 @@
+/*
+ * http_listing.c: reads the parameters of listings: of the most denied keys, and of denials.
+ */
+#include "base/error.h"
+#include "base/number.h"
+#include "proto/fill.h"
+#include "proto/http/http_request.h"
+#include "proto/http/query.h"
+
+/* /v1/top?n=10: the keys that are denied most */
+int http_read_top(struct http_request *http)
+{
+	struct request *request = http->fill.request;
+	struct slice name, value;
+
+	request->top_count = 10;
+	while (query_next(&http->query, &name, &value)) {
+		if (!slice_equal(name, SLICE("n")))
+			return error_set(&http->fill.error, WEIR_EINVAL,
+			                 "expected only the parameter n, found '%.*s'", FILL_QUOTE(name));
+		if (!parse_u64(value, &request->top_count) || request->top_count < 1 ||
+		    request->top_count > REQUEST_TOP_MAX)
+			return error_set(&http->fill.error, WEIR_EINVAL,
+			                 "expected n to be a number from 1 to %d, found '%.*s'",
+			                 REQUEST_TOP_MAX, FILL_QUOTE(value));
+	}
+	return 0;
+}
+
+/* Stores a parameter of /v1/denials. Returns 0, or EINVAL with a message. */
+static int read_denials_parameter(struct fill *fill, struct slice name, struct slice value)
+{
+	struct request *request = fill->request;
+	const struct {
+		struct slice name, *field;
+	} texts[] = {{SLICE("key"), &request->key},
+	             {SLICE("limit"), &request->limit},
+	             {SLICE("rule"), &request->name},
+	             {SLICE("since"), &request->since}};
+
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		if (!slice_equal(name, texts[i].name))
+			continue;
+		*texts[i].field = value;
+		return 0;
+	}
+	if (!slice_equal(name, SLICE("n")))
+		return error_set(&fill->error, WEIR_EINVAL,
+		                 "expected key, limit, rule, since or n, found '%.*s'", FILL_QUOTE(name));
+	if (parse_u64(value, &request->top_count) && request->top_count >= 1 &&
+	    request->top_count <= REQUEST_DENIALS_MAX)
+		return 0;
+	return error_set(&fill->error, WEIR_EINVAL,
+	                 "expected n to be a number from 1 to %d, found '%.*s'", REQUEST_DENIALS_MAX,
+	                 FILL_QUOTE(value));
+}
+
+/* /v1/denials?key=K&limit=L&rule=R&since=1h&n=100 */
+int http_read_denials(struct http_request *http)
+{
+	struct fill *fill = &http->fill;
+	struct slice name, value;
+	int status = 0;
+
+	fill->request->top_count = 100;
+	while (status == 0 && query_next(&http->query, &name, &value)) {
+		if (query_decode(fill->arena, name, &name) != 0 ||
+		    query_decode(fill->arena, value, &value) != 0)
+			return error_set(&fill->error, WEIR_ESYNTAX, "expected two hex digits after every %%");
+		status = read_denials_parameter(fill, name, value);
+	}
+	return status;
+}

@@ -1,0 +1,203 @@
+/*
+ * denial_sample.c: keeps the last denials of a sample in a ring of slots, and lists those of a key,
+ * a limit or a rule.
+ */
+#include "server/admin/denial_sample.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/os/os.h"
+#include "base/time/timestamp.h"
+
+/* A denial that is kept. `text` has its JSON object, and then the three texts that are searched. */
+struct slot {
+	uint64_t time_ns;
+	struct buffer text;
+	size_t json_len, key_len, limit_len;
+};
+
+struct denial_sample {
+	pthread_mutex_t mutex;
+	uint64_t next; /* the number of the next denial; denial n is in slot n % slot_count */
+	uint64_t id_base;
+	size_t slot_count;
+	struct slot slots[];
+};
+
+struct denial_sample *denial_sample_open(size_t keep)
+{
+	struct denial_sample *sample = NULL;
+
+	if (keep > 0)
+		sample = calloc(1, sizeof *sample + keep * sizeof sample->slots[0]);
+	if (!sample)
+		return NULL;
+	if (os_random(&sample->id_base, sizeof sample->id_base) != 0) {
+		free(sample);
+		return NULL;
+	}
+	pthread_mutex_init(&sample->mutex, NULL);
+	sample->slot_count = keep;
+	return sample;
+}
+
+void denial_sample_close(struct denial_sample *sample)
+{
+	if (!sample)
+		return;
+	for (size_t i = 0; i < sample->slot_count; i++)
+		buffer_free(&sample->slots[i].text);
+	pthread_mutex_destroy(&sample->mutex);
+	free(sample);
+}
+
+size_t denial_sample_capacity(const struct denial_sample *sample)
+{
+	return sample ? sample->slot_count : 0;
+}
+
+static void add_member(struct buffer *out, const char *name, struct slice text)
+{
+	buffer_printf(out, ",\"%s\":\"", name);
+	buffer_add_json(out, text);
+	buffer_add(out, "\"", 1);
+}
+
+/* The rule's name, which is empty if the request names its limit. */
+static struct slice rule_of(const struct denial *denial)
+{
+	return denial->rule ? slice_of(denial->rule) : (struct slice){"", 0};
+}
+
+static void add_json(struct buffer *out, const struct denial *denial, const char *id,
+                     struct slice attributes)
+{
+	uint64_t retry_after_ms = (denial->retry_after_ns + NS_PER_MS - 1) / NS_PER_MS;
+
+	buffer_printf(out, "{\"id\":\"%s\",\"time\":\"", id);
+	timestamp_add_date(out, denial->time_ns);
+	buffer_add(out, "\"", 1);
+	add_member(out, "rule", rule_of(denial));
+	add_member(out, "limit", slice_of(denial->limit));
+	add_member(out, "key", denial->key);
+	buffer_printf(out, ",\"reason\":\"%s\",\"retry_after_ms\":", weir_reason_text(denial->reason));
+	buffer_add_u64(out, retry_after_ms);
+	buffer_printf(out, ",\"shadow\":%s,\"attributes\":", denial->shadow ? "true" : "false");
+	if (attributes.len > 0)
+		buffer_add_slice(out, attributes);
+	else
+		buffer_add(out, "{}", 2);
+	buffer_add(out, "}", 1);
+}
+
+/*
+ * An id that no other server or earlier process is likely to have given: numbers in the order of an
+ * odd step from a random one.
+ */
+static void write_id(const struct denial_sample *sample, uint64_t number, char id[DENIAL_ID_TEXT])
+{
+	uint64_t value = sample->id_base + number * UINT64_C(0x9e3779b97f4a7c15);
+
+	snprintf(id, DENIAL_ID_TEXT, "%016llx", (unsigned long long)value);
+}
+
+bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
+                       char id[DENIAL_ID_TEXT])
+{
+	const struct slice none = {NULL, 0};
+	struct slot *slot;
+	bool stored;
+
+	pthread_mutex_lock(&sample->mutex);
+	write_id(sample, sample->next, id);
+	slot = &sample->slots[sample->next % sample->slot_count];
+	buffer_free(&slot->text);
+	add_json(&slot->text, denial, id, denial->attributes);
+	if (slot->text.len > DENIAL_TEXT_MAX) {
+		buffer_free(&slot->text);
+		add_json(&slot->text, denial, id, none);
+	}
+	slot->time_ns = denial->time_ns;
+	slot->json_len = slot->text.len;
+	slot->key_len = denial->key.len;
+	slot->limit_len = strlen(denial->limit);
+	buffer_add_slice(&slot->text, denial->key);
+	buffer_add_text(&slot->text, denial->limit);
+	buffer_add_slice(&slot->text, rule_of(denial));
+	stored = !slot->text.failed;
+	sample->next++;
+	pthread_mutex_unlock(&sample->mutex);
+	return stored;
+}
+
+/* Cuts the first `len` bytes off the text. */
+static struct slice cut(struct slice *text, size_t len)
+{
+	struct slice first = {text->data, len};
+
+	text->data += len;
+	text->len -= len;
+	return first;
+}
+
+static bool admits(const struct denial_filter *filter, const struct slot *slot)
+{
+	struct slice text = {slot->text.data, slot->text.len}, key, limit;
+
+	if (slot->text.failed || slot->text.len == 0 || slot->time_ns < filter->since_ns)
+		return false;
+	cut(&text, slot->json_len);
+	key = cut(&text, slot->key_len);
+	limit = cut(&text, slot->limit_len);
+	return (filter->key.len == 0 || slice_equal(filter->key, key) ||
+	        slice_equal(filter->key_digest, key)) &&
+	       (filter->limit.len == 0 || slice_equal(filter->limit, limit)) &&
+	       (filter->rule.len == 0 || slice_equal(filter->rule, text));
+}
+
+static uint64_t count_kept(const struct denial_sample *sample)
+{
+	return u64_min(sample->next, sample->slot_count);
+}
+
+/* Appends the denials that the filter admits, separated by commas. */
+static void list_admitted(struct denial_sample *sample, const struct denial_filter *filter,
+                          struct buffer *out)
+{
+	size_t listed = 0;
+
+	pthread_mutex_lock(&sample->mutex);
+	for (uint64_t i = 1; i <= count_kept(sample) && listed < filter->count_max; i++) {
+		const struct slot *slot = &sample->slots[(sample->next - i) % sample->slot_count];
+
+		if (!admits(filter, slot))
+			continue;
+		buffer_add(out, ",", listed > 0);
+		buffer_add(out, slot->text.data, slot->json_len);
+		listed++;
+	}
+	pthread_mutex_unlock(&sample->mutex);
+}
+
+void denial_sample_list(struct denial_sample *sample, const struct denial_filter *filter,
+                        struct buffer *out)
+{
+	buffer_add(out, "[", 1);
+	if (sample)
+		list_admitted(sample, filter, out);
+	buffer_add(out, "]", 1);
+}
+
+size_t denial_sample_count(struct denial_sample *sample)
+{
+	size_t n;
+
+	pthread_mutex_lock(&sample->mutex);
+	n = count_kept(sample);
+	pthread_mutex_unlock(&sample->mutex);
+	return n;
+}

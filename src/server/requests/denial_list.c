@@ -1,0 +1,74 @@
+/*
+ * denial_list.c: answers what was denied: lists the denials that are kept (denial_sample.h), and
+ * says which digest stands for a key in them.
+ */
+#include "server/requests/denial_list.h"
+
+#include "base/number.h"
+#include "base/time/timestamp.h"
+#include "rules/rate.h"
+#include "server/requests/work_error.h"
+
+/* Copies a body that was rendered into the intake's memory. */
+static void set_body(struct decider *decider, struct work *work, struct buffer *body,
+                     struct reply *reply)
+{
+	char *copy = body->failed ? NULL : arena_alloc(&decider->arena, body->len + 1);
+
+	work_set_status(work, copy ? WEIR_OK : WEIR_ENOMEM);
+	if (copy) {
+		memcpy(copy, body->data, body->len);
+		reply->body = (struct slice){copy, body->len};
+	}
+	buffer_free(body);
+}
+
+/* Reads a time, or how long ago one is. Returns false if the text is neither. */
+static bool read_since(struct slice text, uint64_t now_ns, uint64_t *since_ns)
+{
+	uint64_t ago_ns;
+
+	*since_ns = 0;
+	if (text.len == 0)
+		return true;
+	if (duration_parse(text, &ago_ns)) {
+		*since_ns = sat_sub(now_ns, ago_ns);
+		return true;
+	}
+	return timestamp_parse(text, since_ns);
+}
+
+void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
+{
+	const struct request *request = work->full_request;
+	const struct worker_shared *shared = decider->shared;
+	struct denial_filter filter = {.key = request->key,
+	                               .limit = request->limit,
+	                               .rule = request->name,
+	                               .count_max = request->top_count};
+	char digest[KEY_DIGEST_TEXT];
+	struct buffer body = {0};
+
+	if (!read_since(request->since, decider->context.at.wall_ns, &filter.since_ns)) {
+		work_fail_name(decider, work, WEIR_EINVAL,
+		               "since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h",
+		               request->since);
+		return;
+	}
+	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), request->key, digest);
+	filter.key_digest = request->key.len > 0 ? slice_of(digest) : (struct slice){NULL, 0};
+	denial_sample_list(shared->denials, &filter, &body);
+	set_body(decider, work, &body, reply);
+}
+
+void denial_list_finish_digest(struct decider *decider, struct work *work, struct reply *reply)
+{
+	const struct worker_shared *shared = decider->shared;
+	char digest[KEY_DIGEST_TEXT];
+	struct buffer body = {0};
+
+	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), work->full_request->key,
+	                 digest);
+	buffer_printf(&body, "{\"digest\":\"%s\"}", digest);
+	set_body(decider, work, &body, reply);
+}

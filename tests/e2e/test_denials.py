@@ -1,0 +1,150 @@
+"""The denials that are kept: why was this key denied?"""
+
+import calendar
+import time
+
+import pytest
+from harness import Http, Wire, metric
+
+RULES = """
+limits:
+  login: { algorithm: token_bucket, rate: 2/h, burst: 2 }
+  spare: { algorithm: fixed_window, rate: 1/h }
+  tokens: { algorithm: fixed_window, rate: 1/h }
+rules:
+  - { name: by-user, match: { path: [/login] }, key: [user], limits: [login] }
+  - { name: trial, match: { path: [/login] }, key: [path], limits: [spare], mode: shadow }
+  - { name: by-token, match: { path: [/token] }, key: [header.x-api-key], limits: [tokens] }
+"""
+
+
+def denials(server, query=""):
+    answer = server.get(f"/v1/denials{query}")
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def ask(server, **attributes):
+    return server.post("/v1/acquire", {"attributes": attributes}).json
+
+
+def test_a_denial_says_when_by_which_rule_and_limit_and_until_when(serve):
+    server = serve(config=RULES + "denials: { key: full }\n")
+    before = time.time()
+    allowed = [ask(server, path="/login", user="ann") for _ in range(3)]
+    assert [answer["allowed"] for answer in allowed] == [True, True, False]
+    enforced = denials(server, "?rule=by-user")
+    assert len(enforced) == 1
+    [denial] = enforced
+    assert (denial["limit"], denial["key"], denial["reason"], denial["shadow"]) == (
+        "login", "ann", "over_limit", False)
+    assert denial["retry_after_ms"] == allowed[2]["retry_after_ms"] > 0
+    at = calendar.timegm(time.strptime(denial["time"], "%Y-%m-%dT%H:%M:%SZ"))
+    assert int(before) <= at <= time.time()
+    assert len(denial["id"]) == 16 and int(denial["id"], 16) >= 0
+    # Denials of the shadow rule are listed, too, the newest first.
+    assert [d["rule"] for d in denials(server)] == ["trial", "by-user", "trial"]
+    assert {d["shadow"] for d in denials(server, "?limit=spare")} == {True}
+
+
+def test_a_key_is_found_by_its_name_or_its_digest(serve):
+    server = serve(config=RULES)
+    for user in ("ann", "bob") * 3:
+        ask(server, path="/login", user=user)
+    digest = server.post("/v1/key", {"key": "ann"}).json["digest"]
+    assert digest != server.post("/v1/key", {"key": "bob"}).json["digest"]
+    for key in ("ann", digest):
+        [denial] = denials(server, f"?key={key}")
+        assert (denial["key"], denial["rule"]) == (digest, "by-user")
+    assert denials(server, "?key=nobody") == []
+
+
+def test_values_of_visitors_are_never_shown(serve):
+    server = serve(config=RULES + "denials: { key: full }\n")
+    with Http(server.http) as client:
+        for _ in range(2):
+            client.request("GET", "/auth", headers={"X-Forwarded-Uri": "/token", "X-Api-Key": "secret-token"})
+    [denial] = denials(server, "?rule=by-token")
+    assert "secret-token" not in str(denial)
+    assert denial["key"] == server.post("/v1/key", {"key": "secret-token"}).json["digest"]
+
+
+def test_a_rule_keeps_so_many_a_second_and_the_rest_is_counted(serve):
+    server = serve(config=RULES + "denials: { per_second: 3 }\n")
+    for _ in range(12):
+        server.post("/v1/batch", [{"limit": "tokens", "key": "k"}] * 100)
+    kept = denials(server, "?n=1000&limit=tokens")
+    seconds = [denial["time"] for denial in kept]
+    assert all(seconds.count(second) <= 3 for second in seconds)
+    left_out = metric(server, "weir_denials_left_out_total")
+    assert len(kept) + left_out == 12 * 100 - 1
+
+
+@pytest.mark.parametrize("option", ["keep: 0", "per_second: 0"])
+def test_nothing_is_kept_if_that_is_asked_for(serve, option):
+    server = serve(config=RULES + f"denials: {{ {option} }}\n")
+    for _ in range(3):
+        ask(server, path="/login", user="ann")
+    assert denials(server) == []
+
+
+def test_a_denial_over_resp_is_kept_and_one_of_a_limit_in_the_request(serve):
+    server = serve(config=RULES + "denials: { key: full }\n")
+    with Wire(server.resp) as wire:
+        for _ in range(2):
+            wire.command("WEIR.ACQUIRE", "tokens", "k")
+            wire.command("CL.THROTTLE", "adhoc", 0, 1, 3600)
+    assert [(d["limit"], d["key"], d["rule"]) for d in denials(server)] == [
+        ("CL.THROTTLE", "adhoc", ""), ("tokens", "k", "")]
+
+
+@pytest.mark.parametrize("query, message", [
+    ("?n=0", "expected n to be a number from 1 to 1000, found '0'"),
+    ("?what=1", "expected key, limit, rule, since or n, found 'what'"),
+    ("?since=soon", "expected since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h, found 'soon'"),
+    ("?key=%zz", "expected two hex digits after every %")])
+def test_a_wrong_parameter_is_an_error(serve, query, message):
+    answer = serve(config=RULES).get(f"/v1/denials{query}")
+    assert answer.status == 400
+    assert answer.json["error"]["message"] == message
+
+
+def test_since_is_a_span_or_a_time(serve):
+    server = serve(config=RULES)
+    for _ in range(3):
+        ask(server, path="/login", user="ann")
+    assert len(denials(server, "?since=1h&rule=by-user")) == 1
+    assert len(denials(server, "?since=2020-01-01T00:00:00Z&rule=by-user")) == 1
+    assert denials(server, "?since=2200-01-01T00:00:00Z") == []
+
+
+def test_denials_by_redis_are_kept_and_servers_that_share_it_have_the_same_digest(serve, start_redis):
+    redis = start_redis()
+    servers = [serve("--store", redis.url, config=RULES) for _ in range(2)]
+    answers = [ask(servers[i % 2], path="/login", user="ann") for i in range(6)]
+    assert [answer["allowed"] for answer in answers] == [True, True] + [False] * 4
+    digests = {server.post("/v1/key", {"key": "ann"}).json["digest"] for server in servers}
+    assert len(digests) == 1
+    for server in servers:
+        kept = denials(server, "?key=ann&rule=by-user")
+        assert len(kept) == 2 and {d["key"] for d in kept} == digests
+
+
+def test_a_request_that_waited_and_is_denied_is_kept_with_its_name(serve):
+    server = serve(config="""
+limits: { places: { algorithm: concurrency, max: 1, lease: 1h, queue: 9, max_wait: 200ms } }
+rules: [ { name: one, key: [user], limits: [places] } ]
+denials: { key: full }
+""")
+    assert [ask(server, user="ann" * 30)["allowed"] for _ in range(2)] == [True, False]
+    [denial] = denials(server)
+    assert (denial["rule"], denial["key"], denial["shadow"]) == ("one", "ann" * 30, False)
+
+
+def test_long_and_foreign_names_are_cut_and_escaped(serve):
+    server = serve(config=RULES + "denials: { key: full }\n")
+    name = "\"</script>\u202e" + "é" * 500
+    for _ in range(2):
+        server.post("/v1/acquire", {"limit": "tokens", "key": name})
+    [denial] = denials(server)
+    assert denial["key"].startswith("\"</script>\u202e") and len(denial["key"].encode()) <= 260

@@ -1,0 +1,194 @@
+/* Tests the sample of denials: its bounds, its filters, and its JSON. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/number.h"
+#include "server/admin/denial_sample.h"
+
+#define NOW     (UINT64_C(1800000000) * NS_PER_S)
+#define THREADS 4
+
+static struct denial denial_of(const char *key, const char *limit, uint64_t time_ns)
+{
+	return (struct denial){.time_ns = time_ns,
+	                       .rule = "rule",
+	                       .limit = limit,
+	                       .key = slice_of(key),
+	                       .reason = WEIR_REASON_OVER_LIMIT,
+	                       .retry_after_ns = 1500001};
+}
+
+static void add(struct denial_sample *sample, struct denial denial)
+{
+	char id[DENIAL_ID_TEXT];
+
+	assert_true(denial_sample_add(sample, &denial, id));
+	assert_int_equal(strlen(id), DENIAL_ID_TEXT - 1);
+}
+
+/* The keys of the denials that are listed, in their order. */
+static const char *keys_listed(struct denial_sample *sample, struct denial_filter filter)
+{
+	static char keys[400];
+	struct buffer out = {0};
+	const char *at;
+
+	filter.count_max = filter.count_max ? filter.count_max : 100;
+	denial_sample_list(sample, &filter, &out);
+	buffer_add(&out, "", 1);
+	assert_false(out.failed);
+	*keys = '\0';
+	for (at = out.data; (at = strstr(at, "\"key\":\"")); at++)
+		snprintf(keys + strlen(keys), sizeof keys - strlen(keys), "%.*s ",
+		         (int)strcspn(at + 7, "\""), at + 7);
+	buffer_free(&out);
+	return keys;
+}
+
+static void the_last_are_kept_and_listed_newest_first(void **state)
+{
+	static const char *const keys[] = {"a", "b", "c", "d", "e"};
+	struct denial_sample *sample = denial_sample_open(3);
+
+	(void)state;
+	assert_string_equal(keys_listed(sample, (struct denial_filter){0}), "");
+	for (size_t i = 0; i < 5; i++) {
+		add(sample, denial_of(keys[i], "limit", NOW + i * NS_PER_S));
+		assert_int_equal(denial_sample_count(sample), u64_min(i + 1, 3));
+	}
+	assert_string_equal(keys_listed(sample, (struct denial_filter){0}), "e d c ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.count_max = 2}), "e d ");
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.since_ns = NOW + 3 * NS_PER_S}), "e d ");
+	denial_sample_close(sample);
+}
+
+static void a_filter_admits_whole_names(void **state)
+{
+	struct denial_sample *sample = denial_sample_open(10);
+	struct denial direct = denial_of("ab", "one", NOW);
+
+	(void)state;
+	direct.rule = NULL;
+	add(sample, denial_of("a", "bone", NOW));
+	add(sample, denial_of("ab", "one", NOW));
+	add(sample, direct);
+	add(sample, denial_of("digest", "one", NOW));
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("a")}), "a ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("ab")}), "ab ab ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("x"),
+	                                                               .key_digest = SLICE("digest")}),
+	                    "digest ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.limit = SLICE("bone")}), "a ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.rule = SLICE("rule")}),
+	                    "digest ab a ");
+	denial_sample_close(sample);
+}
+
+static void a_denial_is_one_json_object_whatever_its_names_are(void **state)
+{
+	struct denial_sample *sample = denial_sample_open(1);
+	struct denial denial = denial_of("\"</a>\xff", "l\\", NOW);
+	static char attributes[DENIAL_TEXT_MAX];
+	struct buffer out = {0};
+	const char *end;
+
+	(void)state;
+	denial.attributes = SLICE("{\"ip\":\"::1\"}");
+	add(sample, denial);
+	denial_sample_list(sample, &(struct denial_filter){.count_max = 1}, &out);
+	buffer_add(&out, "", 1);
+	assert_non_null(strstr(out.data, "\"time\":\"2027-01-15T08:00:00Z\",\"rule\":\"rule\","
+	                                 "\"limit\":\"l\\\\\",\"key\":\"\\\"</a>\xef\xbf\xbd\","
+	                                 "\"reason\":\"over_limit\",\"retry_after_ms\":2,"
+	                                 "\"shadow\":false,\"attributes\":{\"ip\":\"::1\"}}]"));
+	out.len = 0;
+	memset(attributes, ' ', sizeof attributes);
+	denial.attributes = (struct slice){attributes, sizeof attributes};
+	add(sample, denial);
+	denial_sample_list(sample, &(struct denial_filter){.count_max = 1}, &out);
+	buffer_add(&out, "", 1);
+	end = strstr(out.data, "\"attributes\":{}}]");
+	assert_non_null(end);
+	assert_in_range(out.len, 1, DENIAL_TEXT_MAX);
+	buffer_free(&out);
+	denial_sample_close(sample);
+}
+
+static void a_share_admits_so_many_in_each_second(void **state)
+{
+	struct denial_share share = {0};
+	unsigned admitted = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		admitted += denial_share_admits(&share, NOW + i * NS_PER_S / 100, 7);
+	assert_int_equal(admitted, 7);
+	assert_true(denial_share_admits(&share, NOW + NS_PER_S, 7));
+	assert_true(denial_share_admits(&share, NOW, 7)); /* the clock was set back */
+	assert_false(denial_share_admits(&share, NOW + 9 * NS_PER_S, 0));
+}
+
+struct crowd {
+	struct denial_sample *sample;
+	struct denial_share share;
+	_Atomic unsigned admitted;
+};
+
+static void *deny_many(void *context)
+{
+	struct crowd *crowd = context;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		if (!denial_share_admits(&crowd->share, NOW + i % 2 * NS_PER_S / 2, 500))
+			continue;
+		add(crowd->sample, denial_of("key", "limit", NOW));
+		atomic_fetch_add(&crowd->admitted, 1);
+	}
+	return NULL;
+}
+
+static void threads_share_a_second_exactly(void **state)
+{
+	struct crowd crowd = {.sample = denial_sample_open(100)};
+	pthread_t threads[THREADS];
+
+	(void)state;
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, deny_many, &crowd), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(crowd.admitted, 500);
+	assert_int_equal(denial_sample_count(crowd.sample), 100);
+	denial_sample_close(crowd.sample);
+}
+
+static void a_sample_of_none_lists_none(void **state)
+{
+	(void)state;
+	assert_null(denial_sample_open(0));
+	assert_string_equal(keys_listed(NULL, (struct denial_filter){0}), "");
+	denial_sample_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_last_are_kept_and_listed_newest_first),
+	    cmocka_unit_test(a_filter_admits_whole_names),
+	    cmocka_unit_test(a_denial_is_one_json_object_whatever_its_names_are),
+	    cmocka_unit_test(a_share_admits_so_many_in_each_second),
+	    cmocka_unit_test(threads_share_a_second_exactly),
+	    cmocka_unit_test(a_sample_of_none_lists_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
