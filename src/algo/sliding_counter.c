@@ -13,7 +13,7 @@ static int init_sliding_counter(struct algo_limit *limit, const struct weir_limi
 	    .period_ns = 2 * limit->period_ns, /* of both slots */
 	    .slot_ns = limit->period_ns,
 	    .slots = 2,
-	    .slot_is_exact = true,
+	    .slot_is_exact = true, /* a slot is a period, which needs no rounding */
 	    .weighted = true,
 	};
 	sliding_init(limit);

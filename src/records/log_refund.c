@@ -165,6 +165,7 @@ static void want_finish_move(const struct log_view *view, unsigned back, struct 
 	if (!entry_is_unchanged(view, back, cell)) {
 		change->want = RECORD_WANT_AGAIN;
 	} else if (!is_copied && log_has_mark(gap, LOG_GONE)) {
+		/* As if it had always been at the gap's index: without the units before it that go. */
 		sum_in_gap = log_sum(cell) - refunded_units(view, back + 1, gap);
 		span_in_gap = (unsigned)u64_max(sat_sub(view->live_count, back), 1);
 		log_want_entry(change, view, back + 1, gap,

@@ -1,8 +1,9 @@
 /*
- * replay.h: replays a trace through scenarios in virtual time.
+ * replay.h: replays the requests of a log through scenarios (configurations to try, scenario.h),
+ * each at its own time, without waiting.
  *
- * Requests are decided in batches, by the same passes as in the server (engine/pipeline.h), each
- * request at its own time. Limits that need reports get one when a request that passed ends.
+ * Requests are decided in batches, by the same passes as in the server (engine/pipeline.h). A limit
+ * that learns from how requests end, such as a breaker, is told so when a request that passed ends.
  */
 #ifndef SIMULATE_REPLAY_H
 #define SIMULATE_REPLAY_H

@@ -202,7 +202,8 @@ static bool step_of_charge(const struct weir_engine *engine, const struct weir_c
 	                           .remote = remote};
 	/*
 	 * The permit has the key's hash by the secret of the memory that counted. If that is a remote
-	 * store or another server, the secret differs from this table's: hashes the name anew.
+	 * store, or one of the servers that share permits, the secret may not be this table's: hashes
+	 * the name anew.
 	 */
 	step->key.hash = remote || is_in_shared_memory(step, origin)
 	                     ? store_hash(table->store, charge->limit, name.data, name.len)

@@ -238,13 +238,13 @@ static void update_refund_name(struct redis_command *command, const struct value
 bool command_read_value(struct redis_command *command, size_t n, size_t i,
                         const struct redis_reply *reply, struct value *value)
 {
-	bool is_swap = command->attempt.kind == KIND_SWAP; /* which is done for all requests, or not */
+	/* A swap writes the value that C has made for all requests at once: it counts as one. */
+	bool is_swap = command->attempt.kind == KIND_SWAP;
+	int64_t count_max = is_swap ? 1 : command->request_count;
 	struct redis_reply found;
 
 	*value = (struct value){.clock_ns = command_clock(reply, n)};
-	if (value->clock_ns == 0 ||
-	    !read_granted_count(reply, n, i, is_swap ? 1 : command->request_count,
-	                        &value->granted_count))
+	if (value->clock_ns == 0 || !read_granted_count(reply, n, i, count_max, &value->granted_count))
 		return false;
 	found = reply_item(reply, n, i);
 	value->time = algo_time_at(command->limit, command_moment(command, value->clock_ns));
