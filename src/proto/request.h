@@ -180,14 +180,16 @@ struct reply {
 	int status;                    /* 0 if `decision` is valid, otherwise an enum weir_status */
 	const char *message;           /* the text of an error */
 	struct weir_decision decision; /* for REQUEST_LIMIT, _RULES, _ADHOC, _KEY */
-	struct slice permit; /* that the decision grants, at most REPLY_PERMIT_MAX, or empty */
-	bool ready;          /* for REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
-	bool has_state;      /* for REQUEST_KEY: the key has, or had, a state */
-	bool must_wait;      /* the server's: not decided, because the request waits for a key */
-	bool is_unfinished;  /* the server's: not decided: a store or a later iteration has to continue
-	                        it */
-	uint64_t wait_ns;    /* the server's: how long the answer is delayed */
-	struct slice body;   /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
+	struct slice permit;  /* that the decision grants, at most REPLY_PERMIT_MAX, or empty */
+	bool ready;           /* for REQUEST_HEALTH, REQUEST_READY, REQUEST_ALIVE */
+	bool has_state;       /* for REQUEST_KEY: the key has, or had, a state */
+	bool must_wait;       /* the server's: not decided, because the request waits for a key */
+	bool is_unfinished;   /* the server's: not decided: a store or a later iteration has to continue
+	                         it */
+	bool explains_denial; /* it is denied, and its client is told by which rule and limit */
+	const char *denial_id; /* then, if the denial is kept: its id; otherwise NULL */
+	uint64_t wait_ns;      /* the server's: how long the answer is delayed */
+	struct slice body; /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
 	const struct slice *results; /* for REQUEST_BROWSE_ALL: JSON objects of rules that denied */
 	size_t result_count;
 	uint64_t used;             /* for REQUEST_VALUE */

@@ -231,6 +231,7 @@ struct rules_denials {
 	uint64_t keep;       /* at most so many, or 0 */
 	uint64_t per_second; /* of each rule, or 0 */
 	enum rules_denial_key key;
+	enum rules_switch headers; /* answers name the rule, the limit and the kept denial; unset: no */
 };
 
 struct weir_config {

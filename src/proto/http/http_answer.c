@@ -77,10 +77,10 @@ static void add_text_field(struct http_answer *answer, enum http_answer_name nam
 }
 
 /*
- * Appends a name as a string of structured fields (RFC 9651), which are ASCII. Other bytes and '%'
- * become %XX, so that different names stay different.
+ * Appends a name as the inside of a string of structured fields (RFC 9651), which are ASCII. Other
+ * bytes and '%' become %XX, so that different names stay different.
  */
-static void add_structured_string(struct buffer *out, const char *text)
+static void add_ascii_name(struct buffer *out, const char *text)
 {
 	static const char digits[] = "0123456789ABCDEF";
 	/* Bytes that need no escape. */
@@ -91,7 +91,6 @@ static void add_structured_string(struct buffer *out, const char *text)
 	    [']' ... '~'] = true,
 	};
 
-	buffer_add(out, "\"", 1);
 	for (;; text++) {
 		const char *begin = text;
 		unsigned char byte;
@@ -107,6 +106,12 @@ static void add_structured_string(struct buffer *out, const char *text)
 		else
 			buffer_add(out, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
 	}
+}
+
+static void add_structured_string(struct buffer *out, const char *text)
+{
+	buffer_add(out, "\"", 1);
+	add_ascii_name(out, text);
 	buffer_add(out, "\"", 1);
 }
 
@@ -234,6 +239,25 @@ static const char *denial_status(enum weir_reason reason)
 	return unhealthy ? "503 Service Unavailable" : "429 Too Many Requests";
 }
 
+static void add_name_field(struct http_answer *answer, enum http_answer_name field,
+                           const char *name)
+{
+	size_t begin = answer->values.len;
+
+	if (!name)
+		return;
+	add_ascii_name(&answer->values, name);
+	add_field(answer, field, begin);
+}
+
+/* Adds the fields by which an operator finds out why a request was denied. */
+static void add_denial(struct http_answer *answer, const struct reply *reply)
+{
+	add_name_field(answer, HTTP_ANSWER_RULE, reply->decision.rule);
+	add_name_field(answer, HTTP_ANSWER_LIMIT, reply->decision.limit);
+	add_name_field(answer, HTTP_ANSWER_DECISION, reply->denial_id);
+}
+
 /*
  * Answers with a decision. /auth (from_proxy) answers a proxy: the permit is in a header field,
  * since there is no body if the request may pass, and request->detail is the status of a denial.
@@ -269,6 +293,8 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 		buffer_add_u64(&answer->values, u64_max(ceil_seconds(d->retry_after_ns), 1));
 		add_field(answer, HTTP_ANSWER_RETRY_AFTER, begin);
 	}
+	if (__builtin_expect(reply->explains_denial, 0))
+		add_denial(answer, reply);
 }
 
 static const struct {

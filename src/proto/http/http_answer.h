@@ -19,7 +19,10 @@
 	X(RATELIMIT_POLICY, "RateLimit-Policy", "ratelimit-policy", false)                             \
 	X(RATELIMIT, "RateLimit", "ratelimit", true)                                                   \
 	X(RETRY_AFTER, "Retry-After", "retry-after", true)                                             \
-	X(PERMIT, "X-Weir-Permit", "x-weir-permit", true)
+	X(PERMIT, "X-Weir-Permit", "x-weir-permit", true)                                              \
+	X(RULE, "X-Weir-Rule", "x-weir-rule", false)                                                   \
+	X(LIMIT, "X-Weir-Limit", "x-weir-limit", false)                                                \
+	X(DECISION, "X-Weir-Decision", "x-weir-decision", true)
 
 enum http_answer_name {
 #define X(name, field, http2, varies) HTTP_ANSWER_##name,
@@ -33,8 +36,10 @@ struct http_answer_field {
 	uint32_t len; /* of its value */
 };
 
-/* Enough for the values of any answer: a limit's name has 64 bytes, with escapes 192. */
-#define HTTP_ANSWER_VALUES_MAX (768 + REPLY_PERMIT_MAX)
+/* Enough for the values of any answer: the name of a limit or a rule has 64 bytes, with escapes
+ * 192.
+ */
+#define HTTP_ANSWER_VALUES_MAX (1280 + REPLY_PERMIT_MAX)
 
 struct http_answer {
 	const char *status; /* "200 OK" */

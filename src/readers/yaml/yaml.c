@@ -171,6 +171,7 @@ static const struct node_key denials_keys[] = {
     {"keep", &node_number, FIELD(denials.keep), .max = RULES_DENIALS_KEEP_MAX},
     {"per_second", &node_number, FIELD(denials.per_second), .max = RULES_DENIALS_KEEP_MAX},
     {"key", &node_word, FIELD(denials.key), .words = denial_keys},
+    {"headers", &node_word, FIELD(denials.headers), .words = read_switches},
 };
 
 static const struct node_table denials_table = {"denials", denials_keys,

@@ -80,6 +80,8 @@ __attribute__((noinline)) static void keep_denial(struct decider *decider,
 
 	if (!denial_sample_add(decider->shared->denials, &denial, id))
 		metrics_add(&decider->metrics->denials_left_out, 1);
+	else if (!step->shadow)
+		memcpy(decider->denial_id, id, sizeof id);
 }
 
 static void sample_denial(struct decider *decider, const struct plan_step *step, size_t limit_index)
@@ -87,6 +89,10 @@ static void sample_denial(struct decider *decider, const struct plan_step *step,
 	const struct server_config *config = decider->config;
 	uint64_t per_second = config->rules->denials.per_second;
 
+	if (!step->shadow) {
+		decider->denied_step = step;
+		decider->denial_id[0] = '\0';
+	}
 	if (!decider->shared->denials)
 		return;
 	if (denial_share_admits(&counters_of_step(config, step, limit_index)->denials,

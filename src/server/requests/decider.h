@@ -46,6 +46,8 @@ struct decider {
 	struct arena plan_arena;
 	struct request blank_request; /* only its core is ever set */
 	struct adhoc adhoc;
+	const struct plan_step *denied_step; /* of the last denial that is enforced, ... */
+	char denial_id[DENIAL_ID_TEXT];      /* and its id if it is kept, or empty */
 	struct pages pages;
 	size_t new_event_stream_count;    /* event streams to begin, see event_streams.h */
 	uint64_t next_foreign_warning_ns; /* before this time no other foreign_protocol is logged */

@@ -72,3 +72,20 @@ void denial_list_finish_digest(struct decider *decider, struct work *work, struc
 	buffer_printf(&body, "{\"digest\":\"%s\"}", digest);
 	set_body(decider, work, &body, reply);
 }
+
+void denial_list_explain_denied(struct decider *decider, const struct plan *plan,
+                                struct reply *reply)
+{
+	const struct plan_step *denied = decider->denied_step;
+	bool is_of_plan =
+	    denied == &plan->direct_step ||
+	    ((uintptr_t)denied - (uintptr_t)plan->steps) / sizeof *denied < plan->step_count;
+	bool is_by_limit = reply->decision.limit != NULL; /* a rule may deny by itself */
+	bool is_kept = is_of_plan && is_by_limit && decider->denial_id[0] != '\0';
+
+	reply->explains_denial = decider->config->rules->denials.headers == RULES_YES;
+	reply->denial_id = NULL;
+	if (reply->explains_denial && is_kept)
+		reply->denial_id = arena_copy(&decider->arena, slice_of(decider->denial_id));
+	decider->denial_id[0] = '\0'; /* a later plan may have its steps at the same address */
+}

@@ -3,8 +3,7 @@
  * kind: one prepares a request when it is read, one decides it later together with others.
  *
  * A work is a request that is being processed. Its plan has a step for each limit that it uses; its
- * core (struct request_core) is the few members of the request that every answer needs. The decider
- * is the part of a worker that has the configuration, time and memory for decisions.
+ * core is what every answer needs of the request. The decider has configuration, time and memory.
  */
 #include "server/requests/handle.h"
 
@@ -73,6 +72,7 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 	}
 	if (!algo_op_consumes(work->plan.op))
 		return;
+	denial_list_explain(decider, &work->plan, reply);
 	if (d->wait_ns > 0 && work->plan.cost > 0) { /* a cost of 0 only asks how long to wait */
 		reply->wait_ns = d->wait_ns;
 		count_reset_from_answer(d, d->wait_ns);
@@ -90,6 +90,7 @@ void handle_deny(struct decider *decider, struct work *work, enum weir_reason re
 	if (reply->is_unfinished)
 		return;
 	add_jitter(decider, &reply->decision);
+	denial_list_explain(decider, &work->plan, reply);
 	if (work->kind == REQUEST_BROWSE)
 		koala_answer_browse(decider, &work->plan, reply);
 }
@@ -556,7 +557,8 @@ void handle_decide(struct decider *decider, struct work *work, struct reply *rep
 	int error;
 
 	reply->permit = (struct slice){NULL, 0};
-	reply->must_wait = reply->is_unfinished = false;
+	reply->must_wait = reply->is_unfinished = reply->explains_denial = false;
+	reply->denial_id = NULL;
 	reply->wait_ns = 0;
 	if (!work->refused)
 		handlers[work->kind].finish(decider, work, reply);
