@@ -54,8 +54,10 @@ def test_prefetches_of_low_priority_make_way_for_page_views(server):
     with Wire(server.resp) as wire:
         prefetched = [wire.command("WEIR.ACQUIRE", "mixed", "k", "PRIORITY", 9)[0] for _ in range(20)]
         assert prefetched == [1] * 9 + [0] * 11
-        # Each denial makes room for one more request of this priority.
-        assert [view(0) for _ in range(6)] == [429, 200] * 3
+        # Each denial makes room for one more request of this priority. A draw takes some of it back, now and then.
+        views = [view(0) for _ in range(12)]
+        assert all(views[:n].count(200) <= views[:n].count(429) for n in range(len(views)))
+        assert views.count(200) >= 4
         assert wire.command("WEIR.ACQUIRE", "mixed", "k", "PRIORITY", 9)[0] == 0
         assert wire.command("WEIR.ACQUIRE", "mixed", "other", "PRIORITY", 9)[0] == 1
     # Without requests of a lower priority beside it a denial makes no room.
