@@ -64,10 +64,9 @@ int http_read_denials(struct http_request *http)
 
 	fill->request->top_count = 100;
 	while (status == 0 && query_next(&http->query, &name, &value)) {
-		if (query_decode(fill->arena, name, &name) != 0 ||
-		    query_decode(fill->arena, value, &value) != 0)
-			return error_set(&fill->error, WEIR_ESYNTAX, "expected two hex digits after every %%");
-		status = read_denials_parameter(fill, name, value);
+		status = http_decode_parameter(fill, &name, &value);
+		if (status == 0)
+			status = read_denials_parameter(fill, name, value);
 	}
 	return status;
 }

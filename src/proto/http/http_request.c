@@ -23,6 +23,16 @@ static int http_read_body(struct http_request *http)
 	return json_body_read(&http->fill, http->body);
 }
 
+int http_decode_parameter(struct fill *fill, struct slice *name, struct slice *value)
+{
+	int status = query_decode(fill->arena, *name, name);
+
+	if (status == 0)
+		status = query_decode(fill->arena, *value, value);
+	return status == 0 ? 0
+	                   : error_set(&fill->error, status, "expected two hex digits after every %%");
+}
+
 /* ?key=K&cost=N */
 static int read_query(struct http_request *http)
 {
@@ -32,9 +42,8 @@ static int read_query(struct http_request *http)
 	int status = 0;
 
 	while (status == 0 && query_next(&http->query, &name, &value)) {
-		if (is_coded && ((status = query_decode(fill->arena, name, &name)) != 0 ||
-		                 (status = query_decode(fill->arena, value, &value)) != 0))
-			return error_set(&fill->error, status, "expected two hex digits after every %%");
+		if (is_coded && (status = http_decode_parameter(fill, &name, &value)) != 0)
+			return status;
 		status = fill_field(fill, name, value, FILL_UNQUOTED);
 	}
 	return status == 0 ? fill_finish(fill) : status;

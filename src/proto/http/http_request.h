@@ -10,7 +10,7 @@ struct http_request {
 	const char *head_start; /* the offsets in `fields` count from here */
 	struct http_header header;
 	struct slice method, target, body;
-	struct slice query; /* the part of the target after '?' */
+	struct slice query;     /* the part of the target after '?' */
 	struct slice path_rest; /* the part of the path after the route's */
 };
 
@@ -22,6 +22,9 @@ void http_refuse_as(struct fill *fill, enum http_error error);
 void http_refuse_framing(struct fill *fill, enum http1_result result, const char *why, size_t at);
 /** The same for an item of a batch; the error is chosen by the status of fill->error. */
 void http_refuse_by_status(struct fill *item);
+
+/** Decodes %XX and '+' in a parameter of a query. Returns 0, or a status with an error set. */
+int http_decode_parameter(struct fill *fill, struct slice *name, struct slice *value);
 
 /* In http_listing.c. */
 int http_read_top(struct http_request *http);
