@@ -186,7 +186,7 @@ struct reply {
 	bool must_wait;       /* the server's: not decided, because the request waits for a key */
 	bool is_unfinished;   /* the server's: not decided: a store or a later iteration has to continue
 	                         it */
-	bool explains_denial; /* it is denied, and its client is told by which rule and limit */
+	bool explains_denial; /* it is denied, and the answer names its rule and limit */
 	const char *denial_id; /* then, if the denial is kept: its id; otherwise NULL */
 	uint64_t wait_ns;      /* the server's: how long the answer is delayed */
 	struct slice body; /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */

@@ -151,7 +151,8 @@ struct record_change {
 	bool then_header;      /* with CELL: then swap the header for `header` as well */
 	unsigned older_slots;  /* with CELL: so many the refund may read yet (slots_refund_older) */
 	uint64_t refunded;     /* units that the change takes off the cost of a refund */
-	uint64_t unit_name_ns; /* the time by which a refund names the units; 0: the header's `until` */
+	uint64_t unit_name_ns; /* the time by which a refund names the units; the header's
+	                          `until` if this is 0 */
 	uint64_t gap_name_ns;  /* with a log's refund: `gap_name_ns` of the next step, unless 0 */
 	struct log_progress progress; /* with CELL: that of the next step, if the header is unchanged */
 };

@@ -2,8 +2,8 @@
  * model.h: defines the structs that hold the content of rule files, in whichever language the files
  * are written.
  *
- * The readers of YAML and of Koala's language fill them, and the engine compiles them; neither knows
- * the other. All memory is the config's arena.
+ * The readers of YAML and of Koala's language fill them, and the engine compiles them; neither
+ * knows the other. All memory is the config's arena.
  */
 #ifndef RULES_MODEL_H
 #define RULES_MODEL_H
@@ -85,8 +85,8 @@ struct rules_limit {
 	struct weir_limit_options options; /* strings in the arena */
 	enum rules_failure on_store_failure;
 	struct rules_text store; /* "memory" is the server's own table; NULL for the config's */
-	unsigned chunk_percent;   /* of its quota that a server takes at once; 0 if each request asks */
-	const char *file;         /* where it stands, for errors found later, or NULL */
+	unsigned chunk_percent;  /* of its quota that a server takes at once; 0 if each request asks */
+	const char *file;        /* where it stands, for errors found later, or NULL */
 	unsigned line, column;
 };
 
@@ -98,7 +98,7 @@ struct rules_rule {
 	size_t condition_count;
 	const char *const *key; /* attribute names */
 	size_t key_count;
-	uint64_t ipv6_prefix;            /* of the key's `ip`, 1 to 128; 0 for the config's */
+	uint64_t ipv6_prefix; /* of the key's `ip`, 1 to 128; 0 for the config's */
 	/* In conditions with ranges an IPv4 address and its number are the same, as in Koala; unset:
 	 * no. */
 	enum rules_switch ip_numbers;
@@ -114,8 +114,8 @@ struct rules_rule {
 	uint64_t feedback[2];
 	enum rules_failure on_store_failure;
 	bool has_on_store_failure;
-	uint64_t priority; /* of its requests, which beats what the caller says of them, ... */
-	bool has_priority; /* where the file gives one */
+	uint64_t priority;  /* of its requests, which beats what the caller says of them, ... */
+	bool has_priority;  /* where the file gives one */
 	const char *result; /* JSON object, or NULL */
 };
 
@@ -128,9 +128,9 @@ enum rules_clients {
 
 /* TLS of the listeners. Files are in PEM. */
 struct rules_tls {
-	const char *cert;       /* NULL if there is no TLS */
-	const char *key;        /* NULL if it is in the file of `cert` */
-	const char *ca;         /* of the certificates of clients; NULL if not given */
+	const char *cert; /* NULL if there is no TLS */
+	const char *key;  /* NULL if it is in the file of `cert` */
+	const char *ca;   /* of the certificates of clients; NULL if not given */
 	enum rules_clients clients;
 	unsigned minimum; /* version: 12, the least, or 13; 0 if not given */
 	unsigned line, column;
@@ -156,7 +156,8 @@ struct rules_user {
 	enum rules_proof proof;
 	const char *secret; /* a hash, as `weir passwd` prints it; a certificate's name; an account */
 	unsigned may;       /* a set of RULES_MAY_ */
-	const struct rules_text *limits; /* patterns of names, in which '*' stands for any text; none: all */
+	const struct rules_text
+	    *limits; /* patterns of names, in which '*' stands for any text; none: all */
 	size_t limit_count;
 	unsigned line, column;
 };
@@ -219,7 +220,8 @@ struct rules_dictionary {
 #define RULES_DENIED_CACHE_NS  NS_PER_S
 #define RULES_STORE_POLL_NS    (50 * NS_PER_MS)
 
-/* What a denial shows as its key: a digest, or the name unless that is made of visitors' data. */
+/* A kept denial has a digest of its key, or the key's name unless that is made of visitors' data.
+ */
 enum rules_denial_key { RULES_DENIAL_DIGEST, RULES_DENIAL_FULL };
 
 #define RULES_DENIALS_KEEP       10000
@@ -252,7 +254,7 @@ struct weir_config {
 	double retry_jitter;                 /* 0 */
 	uint64_t connections;                /* RULES_CONNECTIONS */
 	uint64_t idle_http_ns, idle_resp_ns; /* RULES_IDLE_HTTP_NS, 0; 0 for ever */
-	const char *const *attributes; /* what callers send besides what rules use */
+	const char *const *attributes;       /* what callers send besides what rules use */
 	size_t attribute_count;
 	const struct ip_range *trusted_proxies;
 	size_t trusted_proxy_count;
@@ -273,10 +275,10 @@ struct weir_config {
 	struct rules_koala koala;
 	struct rules_denials denials;
 	struct rules_dictionary *dictionaries; /* each path once */
-	const char *file; /* our own one, which the settings are from, or NULL */
+	const char *file;                      /* our own one, which the settings are from, or NULL */
 	weir_config_file *on_file; /* of each of `files`, before it is read; NULL if nobody asks */
 	void *file_context;
-	const struct rules_file *files;       /* in the order in which they were read */
+	const struct rules_file *files; /* in the order in which they were read */
 	struct rules_remarks remarks;
 	struct forwarded_list forwarded; /* what rules want to know of a proxied request */
 };

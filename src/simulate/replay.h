@@ -3,7 +3,8 @@
  * each at its own time, without waiting.
  *
  * Requests are decided in batches, by the same passes as in the server (engine/pipeline.h). A limit
- * that learns from how requests end, such as a breaker, is told so when a request that passed ends.
+ * that learns from how requests end, such as a breaker, gets a report when a request that passed
+ * ends.
  */
 #ifndef SIMULATE_REPLAY_H
 #define SIMULATE_REPLAY_H

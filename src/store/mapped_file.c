@@ -66,7 +66,7 @@ static int find_end(const struct memory *store, int fd, uint64_t size, uint64_t 
 /*
  * Maps the sections that were added to the file since the last call: from store->file->end on. The
  * first header says up to where sections exist (walk.end); the walk learns that from it at the
- * first call, and by find_end() at later ones. What is behind that is mapped if it is sound.
+ * first call, and by find_end() at later ones. A section behind that is mapped if it is sound.
  */
 static int map_new_sections(struct memory *store, int fd, struct weir_error *error)
 {

@@ -166,7 +166,7 @@ void engine_fill_claimed_permits(const struct plan *plan, struct weir_permits *p
 	}
 }
 
-/* What a permit says about a charge besides its struct weir_charge, and the server that reads it.
+/* The parts of a permit about a charge that struct weir_charge lacks, and the server that reads it.
  */
 struct charge_origin {
 	struct slice name; /* of the key */
@@ -419,8 +419,8 @@ static bool is_covered(const struct plan *plan, const struct plan_step *step)
 
 /*
  * Merges a step's decision into the plan's: allowed if the permit covered any charge, with the
- * numbers of the step that has the fewest units remaining. Of several such steps it is the first in
- * the order of the plan, whatever the order in which they ran.
+ * numbers of the step that has the fewest units remaining. If several have as few, the first in the
+ * order of the plan counts, whatever the order in which they ran.
  */
 void permits_merge_decision(struct plan *plan, struct plan_step *step,
                             const struct weir_decision *step_decision,

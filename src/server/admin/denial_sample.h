@@ -1,8 +1,8 @@
 /*
- * denial_sample.h: keeps a sample of denials, so that an operator can be told later why a key was
+ * denial_sample.h: keeps a sample of denials, so that an operator can find out later why a key was
  * denied: the last ones, and of each rule at most so many a second.
  *
- * A denial is kept as the JSON object that `weir why` and /v1/denials show. Memory is bounded: each
+ * A denial is kept as the JSON object that /v1/denials shows. Memory is bounded: each
  * of a fixed number of slots has a text of at most DENIAL_TEXT_MAX bytes. Any thread may add
  * denials; a denial that is left out costs one atomic load.
  */

@@ -66,8 +66,8 @@ static void the_last_are_kept_and_listed_newest_first(void **state)
 	}
 	assert_string_equal(keys_listed(sample, (struct denial_filter){0}), "e d c ");
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.count_max = 2}), "e d ");
-	assert_string_equal(
-	    keys_listed(sample, (struct denial_filter){.since_ns = NOW + 3 * NS_PER_S}), "e d ");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.since_ns = NOW + 3 * NS_PER_S}),
+	                    "e d ");
 	denial_sample_close(sample);
 }
 
@@ -137,7 +137,7 @@ static void a_share_admits_so_many_in_each_second(void **state)
 	assert_false(denial_share_admits(&share, NOW + 9 * NS_PER_S, 0));
 }
 
-struct crowd {
+struct load {
 	struct denial_sample *sample;
 	struct denial_share share;
 	_Atomic unsigned admitted;
@@ -145,30 +145,30 @@ struct crowd {
 
 static void *deny_many(void *context)
 {
-	struct crowd *crowd = context;
+	struct load *load = context;
 
 	for (unsigned i = 0; i < 2000; i++) {
-		if (!denial_share_admits(&crowd->share, NOW + i % 2 * NS_PER_S / 2, 500))
+		if (!denial_share_admits(&load->share, NOW + i % 2 * NS_PER_S / 2, 500))
 			continue;
-		add(crowd->sample, denial_of("key", "limit", NOW));
-		atomic_fetch_add(&crowd->admitted, 1);
+		add(load->sample, denial_of("key", "limit", NOW));
+		atomic_fetch_add(&load->admitted, 1);
 	}
 	return NULL;
 }
 
 static void threads_share_a_second_exactly(void **state)
 {
-	struct crowd crowd = {.sample = denial_sample_open(100)};
+	struct load load = {.sample = denial_sample_open(100)};
 	pthread_t threads[THREADS];
 
 	(void)state;
 	for (unsigned i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, deny_many, &crowd), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, deny_many, &load), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	assert_int_equal(crowd.admitted, 500);
-	assert_int_equal(denial_sample_count(crowd.sample), 100);
-	denial_sample_close(crowd.sample);
+	assert_int_equal(load.admitted, 500);
+	assert_int_equal(denial_sample_count(load.sample), 100);
+	denial_sample_close(load.sample);
 }
 
 static void a_sample_of_none_lists_none(void **state)
