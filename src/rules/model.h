@@ -228,7 +228,7 @@ enum rules_denial_key { RULES_DENIAL_DIGEST, RULES_DENIAL_FULL };
 #define RULES_DENIALS_KEEP_MAX   1000000
 #define RULES_DENIALS_PER_SECOND 10
 
-/* Which denials are kept (`denials:`), see server/admin/denial_sample.h. */
+/* Which denials are kept (`denials:`), see server/denials/denial_sample.h. */
 struct rules_denials {
 	uint64_t keep;       /* at most so many, or 0 */
 	uint64_t per_second; /* of each rule, or 0 */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "base/map.h"
-#include "server/admin/denial_sample.h"
+#include "server/denials/denial_sample.h"
 
 struct named_counters {
 	struct named_counters *next;

@@ -20,7 +20,7 @@
 #include "server/requests/split_batch.h"
 #include "server/access/client_ip.h"
 #include "server/requests/per_rule.h"
-#include "server/requests/denial_list.h"
+#include "server/denials/denial_list.h"
 #include "server/requests/koala.h"
 #include "server/requests/operator_requests.h"
 #include "server/requests/request_permit.h"

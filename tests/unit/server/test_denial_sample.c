@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/number.h"
-#include "server/admin/denial_sample.h"
+#include "server/denials/denial_sample.h"
 
 #define NOW     (UINT64_C(1800000000) * NS_PER_S)
 #define THREADS 4

@@ -2,7 +2,7 @@
  * denial_list.c: answers what was denied: lists the denials that are kept (denial_sample.h), and
  * says which digest stands for a key in them.
  */
-#include "server/requests/denial_list.h"
+#include "server/denials/denial_list.h"
 
 #include "base/number.h"
 #include "base/time/timestamp.h"

@@ -2,7 +2,7 @@
  * denial_sample.c: keeps the last denials of a sample in a ring of slots, and lists those of a key,
  * a limit or a rule.
  */
-#include "server/admin/denial_sample.h"
+#include "server/denials/denial_sample.h"
 
 #include <pthread.h>
 #include <stdio.h>
