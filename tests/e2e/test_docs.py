@@ -326,7 +326,8 @@ def test_the_policy_of_koala_is_as_documented():
 
 def test_every_link_of_the_documents_has_a_target():
     for document in [*DOCUMENTS, "docs/rules.md", "docs/install.md", "docs/security.md", "CONTRIBUTING.md", "SECURITY.md",
-                     *(str(path.relative_to(ROOT)) for path in (ROOT / "docs/design").glob("*.md"))]:
+                     *(str(path.relative_to(ROOT)) for folder in ("design", "recipes")
+                       for path in (ROOT / "docs" / folder).glob("*.md"))]:
         path = ROOT / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{document}: {target}"
