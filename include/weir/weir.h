@@ -419,14 +419,15 @@ struct weir_decision {
 	bool paced;              /**< the limit is one that makes requests wait */
 	enum weir_reason reason;
 	uint64_t quota;          /**< units that the limit grants at once: burst, capacity or
-	                              count; requests that may wait are included */
+	                              count; requests that may wait are included; random: 0, it
+	                              has no quota */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
 	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: by then the same request
 	                              would pass if no other came; a guess with random and
 	                              concurrency */
 	uint64_t reset_after_ns; /**< by then the key is as if never used */
 	uint64_t window_ns;      /**< the limit's period; buckets: burst / rate; concurrency: the
-	                              lease; random: 0, it has no quota */
+	                              lease; random: 0 */
 	const char *limit;       /**< name of the limit that decided, or NULL if no rule applied or a
 	                              rule answered by itself; lives as long as the limit or engine */
 	const char *rule;        /**< name of the rule, or NULL; lives as long as the engine */

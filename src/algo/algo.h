@@ -94,7 +94,7 @@ struct algo_limit {
 	uint16_t generation;     /* number of these parameters, see store/parameter_history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
 	bool is_adhoc;           /* its parameters come with each request: such limits share states */
-	bool is_measured;        /* its quota changes: each decision has the present one */
+	bool decides_quota;      /* decisions have the quota: it changes, or the limit has none (0) */
 	bool header_has_sum;     /* a sliding window whose headers have the sum of all units in use */
 	uint64_t quota;          /* the most units that it grants at once; also the greatest cost */
 	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
@@ -236,7 +236,7 @@ struct algo_decision {
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
 	uint64_t wait_ns; /* of an allowed request: the time until it may start */
-	uint64_t quota;   /* of a limit that is measured (is_measured) */
+	uint64_t quota;   /* of a limit that decides its quota; 0 if it has none */
 	struct algo_phase_change phase_changes[ALGO_PHASE_CHANGES_MAX];
 };
 

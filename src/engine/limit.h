@@ -111,7 +111,7 @@ static inline void limit_fill_decision(const struct weir_limit *limit,
 	decision->allowed = outcome->allowed;
 	decision->paced = algo->paced;
 	decision->reason = outcome->reason;
-	decision->quota = __builtin_expect(algo->is_measured, 0) ? outcome->quota : algo->quota;
+	decision->quota = __builtin_expect(algo->decides_quota, 0) ? outcome->quota : algo->quota;
 	decision->remaining = outcome->remaining;
 	decision->retry_after_ns = outcome->retry_after_ns;
 	decision->reset_after_ns = outcome->reset_after_ns;

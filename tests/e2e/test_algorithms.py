@@ -1,7 +1,9 @@
 """`random` limits that operators switch, and `base` limits that count by the day, over both protocols."""
 
 import calendar
+import json
 import re
+import subprocess
 import time
 
 import pytest
@@ -48,6 +50,60 @@ def test_an_operator_changes_the_share_that_is_shed_and_a_reload_keeps_it(serve,
         answer = server.post("/v1/shed", {"limit": "relief", "deny": 0.0})
         assert (answer.status, answer.json) == (200, {"limit": "relief", "deny": 0})
         assert wire.command("WEIR.ACQUIRE", "relief", key)[0] == 1
+
+
+WITHOUT_QUOTA = """
+limits:
+  relief: { algorithm: random, deny: 0 }
+  site: { algorithm: fixed_window, rate: 5/d, align: first_request }
+rules:
+  - { name: shed, match: { path: "/shed/*" }, limits: [relief] }
+  - { name: both, match: { path: "/both/*" }, key: [ip], limits: [relief, site] }
+"""
+
+
+def over_http(server, version, path, body=None):
+    """(status, headers in small letters, body) of curl."""
+    command = ["curl", "-sS", "-i", version, *(["-H", "X-Forwarded-Uri: /shed/1"] if path == "/auth" else []),
+               *(["--json", json.dumps(body)] if body else []), f"http://127.0.0.1:{server.http}{path}"]
+    head, _, body = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("\n\n")
+    return int(head.split()[1]), head.lower(), body
+
+
+@pytest.mark.parametrize("version", ["--http1.1", "--http2-prior-knowledge"])
+@pytest.mark.parametrize("deny, status", [(0, 200), (1, 503)])
+def test_a_random_limit_has_no_quota_in_any_answer(serve, key, version, deny, status):
+    server = serve(config=WITHOUT_QUOTA.replace("deny: 0", f"deny: {deny}"))
+    asked = {"attributes": {"path": "/shed/1"}}
+    for path, body, expected in [
+            (f"/v1/acquire/relief?key={key}", None, status), (f"/v1/peek/relief?key={key}", None, 200),
+            ("/v1/acquire", asked, status), ("/v1/peek", asked, 200), ("/auth", None, status),
+            ("/v1/refund", {"limit": "relief", "key": key}, 200)]:
+        found, headers, text = over_http(server, version, path, body)
+        assert (found, "ratelimit" in headers) == (expected, False), (path, headers)
+        if text:
+            answer = json.loads(text)
+            assert (answer["limit"], answer["quota"], answer["remaining"]) == ("relief", 0, 0), path
+    _, headers, text = over_http(server, version, "/v1/batch", [asked, {"limit": "relief", "key": key}])
+    assert [(a["quota"], a["remaining"]) for a in json.loads(text)] == [(0, 0)] * 2
+    assert '"quota":0,' in server.get("/v1/limits").text.partition("site")[0]
+
+
+def test_a_random_limit_has_no_quota_over_resp_and_is_never_the_tightest(serve, key):
+    server = serve(config=WITHOUT_QUOTA)
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.ACQUIRE", "relief", key)[:6] == [1, 0, 0, 0, 0, b"ok"]
+        assert wire.command("WEIR.PEEK", "relief", key)[:3] == [1, 0, 0]
+        assert wire.command("WEIR.ACQUIRE", "relief", key, "COST", 2**32)[:3] == [1, 0, 0]
+        assert wire.command("WEIR.ACQUIRE", "relief", key, "COST", 2**32 + 1).startswith(b"-ERR ")
+        asked = ("path", "/both/1", "ip", "192.0.2.1")
+        assert wire.command("WEIR.CHECK", *asked)[1:3] + wire.command("WEIR.CHECKPEEK", *asked)[7:] == [
+            5, 4, b"site", b"both"]
+        assert wire.command("WEIR.CHECK", "path", "/shed/1")[:3] == [1, 0, 0]
+        wire.command("WEIR.SHED", "relief", 1)
+        assert wire.command("WEIR.CHECK", *asked)[:3] == [0, 0, 0]
+    value = server.get("/rule/value?rule_no=shed&path=/shed/1")
+    assert value.status == 200, value.text
 
 
 def switched(server):

@@ -32,7 +32,7 @@ void compare_outcomes(struct run *run, const struct algo_limit *limit,
 {
 	struct weir_decision decision = {.allowed = found->allowed,
 	                                 .reason = found->reason,
-	                                 .quota = limit->is_measured ? found->quota : limit->quota,
+	                                 .quota = limit->decides_quota ? found->quota : limit->quota,
 	                                 .remaining = found->remaining,
 	                                 .retry_after_ns = found->retry_after_ns,
 	                                 .reset_after_ns = found->reset_after_ns,

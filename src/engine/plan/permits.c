@@ -429,8 +429,7 @@ void permits_merge_decision(struct plan *plan, struct plan_step *step,
 	bool allowed = decision->allowed || (step_decision->allowed && is_covered(plan, step));
 	uint32_t i = (uint32_t)(step - plan->steps);
 
-	if (plan->tightest == PLAN_NO_STEP || step_decision->remaining < decision->remaining ||
-	    (step_decision->remaining == decision->remaining && i < plan->tightest)) {
+	if (plan->tightest == PLAN_NO_STEP || stage_is_tighter(plan, i, step_decision, decision)) {
 		*decision = *step_decision;
 		plan->tightest = i;
 	}

@@ -80,4 +80,23 @@ enum {
  */
 bool stage_order_steps(struct plan *plan);
 
+/** Returns how many units are left by a decision: no number of them ends if there is no quota. */
+static inline uint64_t stage_units_left(const struct weir_decision *decision)
+{
+	return decision->quota > 0 ? decision->remaining : UINT64_MAX;
+}
+
+/**
+ * Whether the limit of step `i` has fewer units left than that of the plan's decision so far. Of
+ * equal ones the first in the order of the rules is tighter, whatever the order in which they ran.
+ */
+static inline bool stage_is_tighter(const struct plan *plan, uint32_t i,
+                                    const struct weir_decision *step_decision,
+                                    const struct weir_decision *decision)
+{
+	uint64_t left = stage_units_left(step_decision), least = stage_units_left(decision);
+
+	return left < least || (left == least && i < plan->tightest);
+}
+
 #endif

@@ -158,8 +158,7 @@ static void merge_decision(struct plan *plan, struct plan_step *step,
 	uint64_t wait_ns = u64_max(step_decision->wait_ns, is_first ? 0 : decision->wait_ns);
 	uint32_t i = (uint32_t)(step - plan->steps);
 
-	if (is_first || !step_decision->allowed || step_decision->remaining < decision->remaining ||
-	    (step_decision->remaining == decision->remaining && i < plan->tightest)) {
+	if (is_first || !step_decision->allowed || stage_is_tighter(plan, i, step_decision, decision)) {
 		*decision = *step_decision;
 		plan->tightest = i;
 	}

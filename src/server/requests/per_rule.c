@@ -63,11 +63,12 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
 
 /*
  * Whether the limit's store could not answer the peek, so that a policy has decided: to deny for
- * that reason, or to allow. A peek that a store allows has found a unit at least.
+ * that reason, or to allow. A peek that a store allows has found a unit at least, unless the limit
+ * has no quota.
  */
 static bool is_decided_without_store(const struct weir_decision *d)
 {
-	return d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->remaining == 0);
+	return d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->quota > 0 && d->remaining == 0);
 }
 
 /* Answers with the count of the rule's key: the units of its quota that are used. */

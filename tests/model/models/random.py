@@ -13,21 +13,19 @@ class Random(Model):
 
     def __init__(self, deny, retry_ns, draw=None):
         self.deny, self.retry_ns, self.draw = Fraction(deny), retry_ns, draw
-        self.quota = 2**32
+        self.quota = 2**32  # of a cost: answers have no quota
 
     def save(self, now):
         return None
 
     def call(self, operation, now, cost=1, permit=None, max_wait=None):
-        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
-                  "wait_ns": 0, "remaining": self.quota if self.deny < 1 else 0,
-                  "reset_after_ns": 0}
+        answer = {"allowed": True, "reason": "ok", "quota": 0, "retry_after_ns": 0,
+                  "wait_ns": 0, "remaining": 0, "reset_after_ns": 0}
         denied = self.deny == 1
         if operation == "acquire" and cost:
             denied = Fraction(self.draw() // 2, 2**63) < self.deny
         if denied and operation in ("acquire", "peek"):
-            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns,
-                          remaining=0)
+            answer.update(allowed=False, reason="shed", retry_after_ns=self.retry_ns)
         return answer
 
 

@@ -245,15 +245,14 @@ static void test_a_decision_may_have_names_that_json_escapes(void **state)
 static void test_a_limit_without_a_quota_has_no_ratelimit_fields(void **state)
 {
 	const struct reply shed = {.decision = {.reason = WEIR_REASON_SHED,
-	                                        .quota = UINT64_C(1) << 32,
 	                                        .retry_after_ns = 2000000000,
 	                                        .limit = "relief"}};
 
 	(void)state;
 	exchange(&shed, "GET /v1/acquire/relief?key=k HTTP/1.1\r\n" HOST "\r\n", NULL,
 	         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-	         "Content-Length: 124\r\nRetry-After: 2\r\n\r\n{\"allowed\":false,"
-	         "\"limit\":\"relief\",\"quota\":4294967296,\"remaining\":0,"
+	         "Content-Length: 115\r\nRetry-After: 2\r\n\r\n{\"allowed\":false,"
+	         "\"limit\":\"relief\",\"quota\":0,\"remaining\":0,"
 	         "\"retry_after_ms\":2000,\"reset_after_ms\":0,\"reason\":\"shed\"}");
 }
 
