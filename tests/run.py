@@ -30,7 +30,7 @@ NETHTTP = BUILD / "clients" / "nethttp"
 WORKERS = 2
 E2E_WORKERS = 4  # they mostly wait
 STEP_SECONDS = 900
-BUILD_SECONDS = 3600  # while the tests of another form run, on a busy machine
+BUILD_SECONDS = 3600  # also of packages: while the tests of another form run, on a busy machine
 
 # Where each form of the build is, and how Meson is asked for it. With a sanitizer, optimizing more
 # takes longer to build than the tests gain; -g1 has the lines that a report names, and no more.
@@ -152,7 +152,7 @@ def make_packages(name):
         return 0, ""
     product.parent.mkdir(parents=True, exist_ok=True)
     for command in commands:
-        code, log = run(command)
+        code, log = run(command, timeout=BUILD_SECONDS)
         if code:
             return code, log
     stamp.write_text(wanted)
