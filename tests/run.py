@@ -27,6 +27,7 @@ GO = BUILD / "clients" / "go"
 TRAEFIK = BUILD / "clients" / "traefik"
 H2SPEC = BUILD / "clients" / "h2spec"
 NETHTTP = BUILD / "clients" / "nethttp"
+PACER = BUILD / "clients" / "pacer"
 WORKERS = 2
 E2E_WORKERS = 4  # they mostly wait
 STEP_SECONDS = 900
@@ -139,6 +140,7 @@ PACKAGES = {
     "traefik's parts": go_program("traefik", TRAEFIK),
     "h2spec": go_program("h2spec", H2SPEC),
     "go's client of http": go_program("nethttp", NETHTTP),
+    "go's pacer": go_program("pacer", PACER),
 }
 
 

@@ -1,6 +1,7 @@
-"""The limits that docs/migrating.md gives for nginx's `limit_req` allow the same requests as nginx."""
+"""The limits of docs/migrating.md are valid; those for nginx's `limit_req` and uber-go/ratelimit decide as these do."""
 
 import getpass
+import json
 import os
 import re
 import selectors
@@ -8,7 +9,7 @@ import socket
 import subprocess
 
 import pytest
-from harness import PATIENCE, ROOT, Server, is_listening, programs_of_others, until
+from harness import PATIENCE, ROOT, Server, is_listening, programs_of_others, until, weir
 from test_proxies import NGINX
 
 pytestmark = programs_of_others
@@ -34,7 +35,7 @@ def rows():
     text = (ROOT / "docs/migrating.md").read_text()
     for old, new in SLOW:
         text = text.replace(old, new)
-    return re.findall(r"^\| .*`(limit_req zone=login.*?)` \| `(.*?)` \|$", text, re.M)
+    return re.findall(r"^\| .*`(limit_req zone=login.*?)` \| `(.*?)` \| .*\|$", text, re.M)
 
 
 def crowd(connect, request, answers):
@@ -102,3 +103,56 @@ def test_a_zone_of_nginx_and_its_limit_allow_the_same_requests(row, tmp_path):
     answers = sum(expected[:2])
     assert through_nginx(zone, tmp_path / "nginx", answers) == expected
     assert through_weir(limit, tmp_path / "weir", answers) == expected
+
+
+PAGE = (ROOT / "docs/migrating.md").read_text()
+
+SYSTEMS = ["nginx", "redis-cell", "throttlecrab", "Koala", "go-zero", "kratos", "uber-go/ratelimit", "x/time/rate", "Guava",
+           "Hystrix", "resilience4j", "Sentinel"]
+
+
+def shown_limits(text):
+    """The limits in the cells of tables."""
+    return re.findall(r"`(\{ algorithm: .*?\})`", text)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_table_for_each_system_has_limits_that_are_valid(system, tmp_path):
+    title, section = re.search(rf"^## (From {system}\b.*?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S).groups()
+    head = next(line for line in section.splitlines() if line.startswith("|"))
+    assert head == f"| {system} | Weir | difference |"
+    anchor = "#" + re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")
+    assert f"]({anchor})" in PAGE.split("\n## ")[0] and f"](docs/migrating.md{anchor})" in (ROOT / "README.md").read_text()
+    assert all(len(re.split(r"(?<!\\)\|", row)) == 5 for row in section.splitlines() if row.startswith("|"))
+    limits = shown_limits(section)
+    assert limits
+    path = tmp_path / "weir.yaml"
+    path.write_text("limits:\n" + "".join(f"  limit-{n}: {limit}\n" for n, limit in enumerate(limits)))
+    done = weir("lint", path)
+    assert done.returncode == 0, done.stderr
+
+
+def waits_here(limit, arrivals, directory):
+    (directory / "log.csv").write_text("time,ip\n" + "".join(f"1767225600.{at:03},a\n" for at in arrivals))
+    done = weir("simulate", "--try", f"pace: {limit}", "--trace", directory / "log.csv", "--decisions", "-")
+    decisions = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert all(decision["allowed"] for decision in decisions), done.stderr
+    return [decision.get("wait_ms", 0) for decision in decisions]
+
+
+def waits_there(slack, arrivals):
+    """In the real library, in virtual time."""
+    done = subprocess.run([ROOT / "build/clients/pacer", "100", str(slack), *map(str, arrivals)], capture_output=True, text=True,
+                          check=True, timeout=PATIENCE)
+    return [int(wait) for wait in done.stdout.split()]
+
+
+def test_a_pacer_gives_the_turns_of_uber_go_ratelimit_but_for_a_new_key(tmp_path):
+    with_slack, without, slack_5, _ = shown_limits(PAGE.split("## From uber-go/ratelimit")[1].split("\n## ")[0])
+    arrivals = [0] * 14 + [900] * 14
+    spaced = [10 * n for n in range(14)]
+    rested = [0] * 11 + [10, 20, 30]
+    assert waits_there(-1, arrivals) == spaced + rested
+    assert waits_here(with_slack, arrivals, tmp_path) == rested + rested
+    assert waits_there(0, arrivals) == waits_here(without, arrivals, tmp_path) == spaced + spaced
+    assert waits_there(5, arrivals)[14:] == waits_here(slack_5, arrivals, tmp_path)[14:] == [0] * 6 + spaced[1:9]
