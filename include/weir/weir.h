@@ -44,8 +44,8 @@
 extern "C" {
 #endif
 
-#define WEIR_VERSION_MAJOR 1
-#define WEIR_VERSION_MINOR 0
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 2
 #define WEIR_VERSION_PATCH 0
 
 #if defined(__GNUC__)

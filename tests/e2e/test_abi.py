@@ -42,14 +42,30 @@ def test_the_headers_are_easy_to_bind_from_other_languages():
         assert [name for name in names if not name.startswith(f"{enum.upper()}_")] == []
 
 
+def version():
+    return re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
+
+
+def test_every_file_that_names_the_version_names_the_same():
+    header = (ROOT / "include/weir/weir.h").read_text()
+    parts = dict(re.findall(r"#define WEIR_VERSION_(\w+) +(\d+)", header))
+    named = {
+        "include/weir/weir.h": f"{parts['MAJOR']}.{parts['MINOR']}.{parts['PATCH']}",
+        "CHANGELOG.md": re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1],
+        "debian/changelog": re.match(r"weir \(([\d.]+)\)", (ROOT / "packaging/debian/changelog").read_text())[1],
+        "debian/libweir1.symbols": re.search(
+            r"WEIR_PRIVATE_([\d.]+)", (ROOT / "packaging/debian/libweir1.symbols").read_text())[1],
+    }
+    assert {file: found for file, found in named.items() if found != version()} == {}
+
+
 @libraries
 def test_only_the_functions_of_the_headers_are_exported(library):
     found = record.exported(BUILD, library)
     public = {name for name, node in found.items() if node == "WEIR_1.0"}
     assert public == set(record.declared(library))
-    version = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
     private = {name: node for name, node in found.items() if name not in public}
-    assert set(private.values()) <= {f"WEIR_PRIVATE_{version}"}
+    assert set(private.values()) <= {f"WEIR_PRIVATE_{version()}"}
     assert all(name.startswith("weir_private_") for name in private)
 
 

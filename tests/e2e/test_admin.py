@@ -140,7 +140,8 @@ def test_start_reload_and_stop_are_logged_in_the_configured_format(serve, form):
         assert all(TIME.fullmatch(line.split()[0]) for line in lines)
         logged = [tuple(line.split()[1:3]) for line in lines]
         assert f" error reload_failed {server.config}:1:47: error: expected a rate" in lines[3]
-        assert f" info started version=1.0.0 file={server.config} limits=5 rules=1 " in lines[0]
+        version = weir("--version").stdout.split()[-1]
+        assert f" info started version={version} file={server.config} limits=5 rules=1 " in lines[0]
     assert logged == [("info", "started"), ("warning", "restart_needed"), ("info", "reloaded"),
                     ("error", "reload_failed"), ("info", "stopping"), ("info", "stopped")]
 
