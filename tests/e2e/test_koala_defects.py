@@ -140,6 +140,24 @@ def test_defect_6_numbers_are_not_checked(koala, tmp_path):
     assert [code(server, f"c={c}") for c in (0, 1, 5, 6, "x")] == [3, 0, 0, 3, 3]
 
 
+@pytest.mark.parametrize("method, thresholds, remedy, instead, passed", [
+    ("count", "time=60; count=0", "write [direct] as the method", "[direct] [uid=+] [time=60; count=0]", 0),
+    ("leak", "time=60; count=0", "write [direct] as the method", "[direct] [uid=+] [time=60; count=0]", 0),
+    ("base", "base=2; time=60; count=0", "write [count] with the base as its count and time=86400",
+     "[count] [uid=+] [time=86400; count=2]", 2)])
+def test_a_count_of_0_is_refused_and_the_remedy_denies_what_it_meant(
+        koala, tmp_path, method, thresholds, remedy, instead, passed):
+    rule = f"[{method}] [uid=+] [{thresholds}]"
+    status, text = lint(tmp_path, f"{rule} [result=2; return=1]")
+    column = len(f"rule : {rule}") - 1
+    expected = f'bad.conf:3:{column}: error: expected a whole number from 1 to 4294967296, found "0": to deny every '
+    assert status == 1 and expected in text and remedy in text, text
+    midday = f"Etc/GMT{time.gmtime().tm_hour - 12:+d}"  # POSIX counts hours west of Greenwich as positive
+    server = koala(f"{instead} [result=2; return=1]", more=f"koala: {{ timezone: {midday} }}")
+    codes = [server.get("/rule/browse?_writeThrough=yes&uid=7").json["Ret_code"] for _ in range(4)]
+    assert codes == [0] * passed + [1] * (4 - passed)
+
+
 def test_defect_7_an_empty_line_is_a_word(koala, tmp_path):
     (tmp_path / "staff.dat").write_text("66\n\n77\n\n")
     server = koala(f"[direct] [uid @ staff] {DIRECT}", dicts="staff : staff.dat")

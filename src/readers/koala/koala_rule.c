@@ -170,6 +170,25 @@ static void warn_if_counted_in_hundredths(struct koala *koala, const struct rule
 		    (unsigned long long)method->exact_count_max, (unsigned long long)rule->value[COUNT]);
 }
 
+/* Reads the count. A count of 0 is an error that says how to write what the rule means. */
+static bool read_count(struct koala *koala, const struct koala_method *method,
+                       struct rule_text *rule, uint64_t count_max)
+{
+	struct slice text = rule->text[COUNT];
+	uint64_t value;
+
+	if (!text.data || !parse_u64(text, &value) || value > 0)
+		return read_required(koala, rule, COUNT, count_max);
+	koala_error(koala, text.data, "expected a whole number from 1 to %llu, found %s: %s",
+	            (unsigned long long)count_max, phrase_quote(text).text,
+	            method->has_base
+	                ? "to deny every request past the base of a day, write [count] with "
+	                  "the base as its count and time=86400"
+	                : "to deny every request that meets the conditions, write [" DIRECT
+	                  "] as the method");
+	return false;
+}
+
 /* Makes the options of the rule's limit from the thresholds that its method uses. */
 static bool read_thresholds(struct koala *koala, const struct koala_method *method,
                             struct rule_text *rule, struct koala_rule *out)
@@ -177,7 +196,7 @@ static bool read_thresholds(struct koala *koala, const struct koala_method *meth
 	uint64_t count_max = koala_method_count_max(method);
 	bool valid = read_required(koala, rule, TIME, INT32_MAX);
 
-	valid &= read_required(koala, rule, COUNT, count_max);
+	valid &= read_count(koala, method, rule, count_max);
 	if (method->has_base)
 		valid &= read_required(koala, rule, BASE, count_max);
 	else

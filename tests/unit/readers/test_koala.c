@@ -247,6 +247,16 @@ static void thresholds_are_checked(void **state)
 	    "rule : [leak] [a=1] [time=1; count=4294967297; erase1=x] [result=2; return=1]",
 	    "2:36: expected a whole number from 1 to 4294967296, found \"4294967297\"\n"
 	    "2:55: expected a whole number from 0 to 4294967296, found \"x\"\n");
+	assert_rule_remarks("rule : [count] [a=1] [time=1; count=0] [result=2; return=1]",
+	                    "2:37: expected a whole number from 1 to 4294967296, found \"0\": to deny "
+	                    "every request that meets the conditions, write [direct] as the method\n");
+	assert_rule_remarks("rule : [leak] [a=1] [time=1; count=00] [result=2; return=1]",
+	                    "2:36: expected a whole number from 1 to 4294967296, found \"00\": to deny "
+	                    "every request that meets the conditions, write [direct] as the method\n");
+	assert_rule_remarks(
+	    "rule : [base] [a=1] [base=5; time=1; count=0] [result=2; return=1]",
+	    "2:44: expected a whole number from 1 to 4294967296, found \"0\": to deny every request past "
+	    "the base of a day, write [count] with the base as its count and time=86400\n");
 	assert_rule_remarks("rule : [base] [a=1] [time=1; count=1] [result=2; return=1]",
 	                    "2:22: expected base in the thresholds of the method, found none\n");
 	assert_rule_remarks(
