@@ -14,7 +14,7 @@
 #include "engine/pipeline.h"
 
 #define BATCH          32
-#define PROGRESS_EVERY 65536
+#define PROGRESS_EVERY 4096 /* requests */
 
 /* A replay while it runs. */
 struct run {
@@ -93,6 +93,9 @@ static void count_step(void *context, const struct plan_step *step)
 	if (step->limit->algo.algorithm->judges)
 		tally_count_end(tally, d->allowed, observed->ordered->outcome,
 		                observed->ordered->latency_ns);
+	if (step->shadow)
+		scenario_count_shadow(observed->scenario, step->rule, observed->ordered->number,
+		                      !d->allowed);
 	if (observed->output)
 		add_decision_line(observed->output, observed->ordered, step, d);
 }

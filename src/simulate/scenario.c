@@ -24,7 +24,8 @@ static int open_scenario(struct scenario *scenario, const struct weir_config *co
 	scenario->tallies = calloc(scenario->tally_count + 1, sizeof *scenario->tallies);
 	scenario->key_fields = calloc(config->rule_count + 1, sizeof *scenario->key_fields);
 	scenario->answered = calloc(config->rule_count + 1, sizeof *scenario->answered);
-	if (!scenario->tallies || !scenario->key_fields || !scenario->answered)
+	scenario->shadow = calloc(config->rule_count + 1, sizeof *scenario->shadow);
+	if (!scenario->tallies || !scenario->key_fields || !scenario->answered || !scenario->shadow)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < scenario->tally_count && status == WEIR_OK; i++) {
 		const struct weir_limit *limit = engine_limit_at(scenario->engine, i);
@@ -107,9 +108,36 @@ void scenario_close(struct scenario *scenario)
 	free(scenario->tallies);
 	free(scenario->key_fields);
 	free(scenario->answered);
+	free(scenario->shadow);
 	weir_engine_close(scenario->engine);
 	weir_table_close(scenario->table);
 	weir_config_close(scenario->own);
+}
+
+void scenario_count_shadow(struct scenario *scenario, const struct rules_rule *rule,
+                           uint64_t number, bool denied)
+{
+	struct shadow_count *count = &scenario->shadow[scenario_rule_number(scenario, rule)];
+
+	if (count->last_request != number + 1) {
+		count->last_request = number + 1;
+		count->denies_last = false;
+		count->asked++;
+	}
+	count->denied += denied && !count->denies_last;
+	count->denies_last |= denied;
+}
+
+enum limit_mode scenario_limit_mode(const struct scenario *scenario, size_t limit)
+{
+	const struct weir_config *config = scenario->config;
+	size_t shadow = 0, enforced = 0;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		for (size_t j = 0; j < config->rules[i].limit_count; j++)
+			if (config->rules[i].limits[j] == limit)
+				*(config->rules[i].mode == RULES_SHADOW ? &shadow : &enforced) += 1;
+	return shadow == 0 ? LIMIT_ENFORCED : enforced == 0 ? LIMIT_SHADOW : LIMIT_PARTLY_SHADOW;
 }
 
 /* Index of the field; the number of fields if there is none. */

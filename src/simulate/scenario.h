@@ -12,6 +12,16 @@
 #include "simulate/input/format.h"
 #include "simulate/report/tally.h"
 
+/* What a rule in shadow mode would have done to the requests that it applied to. */
+struct shadow_count {
+	uint64_t asked, denied; /* requests */
+	uint64_t last_request;  /* the number of the last one, plus 1: a rule may have several limits */
+	bool denies_last;
+};
+
+/* Which rules ask a limit. */
+enum limit_mode { LIMIT_ENFORCED, LIMIT_SHADOW, LIMIT_PARTLY_SHADOW };
+
 struct scenario {
 	weir_table *table;
 	weir_config *own; /* `config` if the scenario owns it; NULL for rules */
@@ -20,11 +30,12 @@ struct scenario {
 	struct tally *tallies; /* one for each limit of the engine */
 	size_t tally_count;
 	int attributes[FORMAT_FIELDS_MAX]; /* for each field its number in the engine, or -1 */
-	uint64_t *key_fields;     /* of each rule, the fields that its key is made of: a bit for each */
-	uint64_t *answered;       /* of each rule, the requests that it answered by itself */
-	uint64_t allowed, denied; /* requests, as their answers say */
-	uint64_t unlimited;       /* of the allowed ones, those that no limit applied to */
-	uint64_t errors;          /* requests that could not be decided: cost or key too large */
+	uint64_t *key_fields; /* of each rule, the fields that its key is made of: a bit for each */
+	uint64_t *answered;   /* of each rule, the requests that it answered by itself */
+	struct shadow_count *shadow; /* of each rule */
+	uint64_t allowed, denied;    /* requests, as their answers say */
+	uint64_t unlimited;          /* of the allowed ones, those that no limit applied to */
+	uint64_t errors;             /* requests that could not be decided: cost or key too large */
 
 	bool is_reported;         /* a limit needs reports; then these are used: */
 	struct inflight inflight; /* requests that have passed and not ended */
@@ -54,6 +65,13 @@ int scenario_add_fields(const struct scenario *scenario, struct fields *fields,
                         struct weir_error *error);
 /** Maps fields to attributes and keys. Call it once `fields` is complete. */
 void scenario_bind(struct scenario *scenario, const struct fields *fields);
+
+/** Counts a step of a rule in shadow mode. `number` is that of its request in the log. */
+void scenario_count_shadow(struct scenario *scenario, const struct rules_rule *rule,
+                           uint64_t number, bool denied);
+
+/** Returns which rules ask the limit with this index in the configuration. */
+enum limit_mode scenario_limit_mode(const struct scenario *scenario, size_t limit);
 
 static inline size_t scenario_rule_number(const struct scenario *scenario,
                                           const struct rules_rule *rule)

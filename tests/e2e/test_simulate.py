@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from fractions import Fraction
 
 import pytest
@@ -154,7 +155,10 @@ def test_rules_decide_as_in_the_server(tmp_path):
     assert report["allowed"] == sum(answer["allowed"] for answer in live)
     assert report["denied"] == 200 - report["allowed"] > 0
     assert report["unlimited"] == sum(answer["reason"] == "listed" for answer in live) > 0
-    assert report["limits"]["trial"]["denied"] > 0
+    trial = report["limits"]["trial"]
+    assert trial["denied"] > 0 and trial["shadow"] is True
+    assert [name for name, limit in report["limits"].items() if "shadow" in limit] == ["trial"]
+    assert report["shadow"] == {"trial": {"asked": trial["allowed"] + trial["denied"], "denied": trial["denied"]}}
     guests = {line["n"] for line in decisions_of(tmp_path / "rules.yaml", trace)
               if line["limit"] == "guest"}
     assert guests and all(not requests[n].get("user") for n in guests)
@@ -206,6 +210,33 @@ def test_with_first_match_rules_decide_as_in_the_server_and_the_report_says_so(t
     summary = ", ".join(f'{answered.count(rule)} {"denied" if rule == "banned" else "allowed"} by "{rule}"'
                      for rule in ("banned", "many", "staff"))
     assert f"\nwithout a limit: {summary}\n" in text
+
+
+def test_rules_in_shadow_mode_are_marked_as_such(tmp_path):
+    config, trace = tmp_path / "weir.yaml", lines(*({"time": START, "ip": "a"} for _ in range(1000)))
+    config.write_text("""
+limits: { login: { algorithm: fixed_window, rate: 5000/m }, trial: { algorithm: fixed_window, rate: 828/m },
+          more: { algorithm: fixed_window, rate: 800/m } }
+rules:
+  - { name: login, key: [ip], limits: [login] }
+  - { name: stricter, key: [ip], limits: [trial, more, login], mode: shadow }
+""")
+    report, _ = simulate(config, trace)
+    limits = report["limits"]
+    # A request counts once for a rule, whichever of its limits would have denied it.
+    assert report["shadow"] == {"stricter": {"asked": 1000, "denied": 200}}
+    assert {name: limit.get("shadow") for name, limit in limits.items()} == {
+        "login": None, "trial": True, "more": True}
+    assert limits["login"]["partly_shadow"] is True and limits["trial"]["denied"] == 172
+    text = weir("simulate", "-c", config, "--trace", tmp_path / "trace").stdout
+    assert 'shadow: "stricter" would have denied 200 of 1000 requests (20%)' in text
+    rows = re.findall(r"^(login|trial|more)( \((?:partly )?shadow\))? +\d", text, re.M)
+    assert rows == [("login", " (partly shadow)"), ("trial", " (shadow)"), ("more", " (shadow)")]
+    assert "\ntrial (shadow): algorithm fixed_window" in text
+    assert "denied 17% of requests" in text
+    # Each limit alone decides all requests, whatever the mode of its rules.
+    report, _ = simulate(config, trace, "--limit", "trial")
+    assert "shadow" not in report and "shadow" not in report["limits"]["trial"]
 
 
 KOALA = """[rules]
@@ -586,6 +617,31 @@ def test_a_terminal_gets_a_progress_bar_and_colours(config):
     assert "\033[32m" in shown and "█" in shown
     # An error is on its own line.
     assert re.search(rf"\r\033\[K{re.escape(str(log))}:4:1: error", shown)
+
+
+def on_a_terminal(command):
+    """What a command writes to a terminal, up to its end."""
+    return subprocess.run(["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=PATIENCE, check=True).stdout.decode()
+
+
+def test_progress_of_a_long_log_is_the_share_of_a_file_and_the_count_of_a_pipe(config, tmp_path):
+    log, done = tmp_path / "log", r"\r\033\[K"
+    log.write_text(lines(*({"time": START + i // 99, "ip": f"k{i % 9}"} for i in range(400_000))))
+    began = time.monotonic()
+    shown = on_a_terminal(f"{WEIR} simulate -c {config} --trace {log}")
+    took = time.monotonic() - began
+    drawn = [(int(percent), int(n)) for percent, n in re.findall(done + r"\[#* *\] +(\d+)% (\d+) requests ", shown)]
+    assert drawn and drawn == sorted(drawn) and drawn[-1][0] <= 100
+    # No more than four times a second, however fast the machine is.
+    assert len(drawn) <= 4 * took + 1
+    shown = on_a_terminal(f"cat {log} | {WEIR} simulate -c {config} --trace -")
+    assert re.search(done + r" \d+ requests ", shown) and "%" not in shown.split("400000 requests")[0]
+    # A search reads the log several times.
+    shown = on_a_terminal(f"{WEIR} simulate --trace {log} --suggest fixed_window/s --by requests")
+    assert re.search(done + r"search, pass 1: \[#* *\] +\d+%", shown)
+    # Standard error that is no terminal gets nothing.
+    assert weir("simulate", "-c", config, "--trace", log).stderr == ""
 
 
 def test_limits_on_requests_in_flight_are_left_out_with_a_warning(config):

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import pytest
 from browser import Browser
@@ -111,8 +112,8 @@ def test_figures_are_in_percent_and_no_column_is_empty(show):
     report, browser = show("limits: { a: { algorithm: fixed_window, rate: 2/m }, "
                            "b: { algorithm: fixed_window, rate: 100/m } }", trace)
     limits, keys = table(browser, "limits"), table(browser, "keys")
-    assert limits["a"]["share denied"] == "71 %" and limits["b"]["share denied"] == "0 %"
-    assert (keys["a"]["keys"], keys["a"]["keys hit"], keys["a"]["share hit"]) == ("8", "1", "12.5 %")
+    assert limits["a"]["share denied"] == "71%" and limits["b"]["share denied"] == "0%"
+    assert (keys["a"]["keys"], keys["a"]["keys hit"], keys["a"]["share hit"]) == ("8", "1", "13%")
     per_key = report["limits"]["a"]["hits"]
     for percentile in "p50", "p90", "p99", "max":
         assert keys["a"][f"denied per key hit, {percentile}"] == str(per_key["denied_per_key"][percentile]) == "22"
@@ -125,8 +126,9 @@ def test_figures_are_in_percent_and_no_column_is_empty(show):
             assert "–" not in figures.values()
             assert not any(title.startswith(("retry", "denied per")) for title in figures)
     assert browser.evaluate("document.getElementById('waits') ?? document.getElementById('judging')") is None
-    assert browser.evaluate("[[1, 1e5], [99999, 1e5], [0, 5], [5, 5], [1, 3]].map((n) => share(...n))") == [
-        "<0.1 %", ">99.9 %", "0 %", "100 %", "33.3 %"]
+    assert browser.evaluate("[[1, 1e5], [99999, 1e5], [0, 5], [5, 5], [1, 3], [172, 1000], [2, 1000], "
+                            "[4, 1e4], [45, 1000], [998, 1000], [0, 0]].map((n) => share(...n))") == [
+        "<0.01%", ">99.99%", "0%", "100%", "33%", "17%", "0.2%", "0.04%", "4.5%", "99.8%", "0%"]
 
 
 def test_each_chart_has_a_scale_of_its_own(show):
@@ -171,7 +173,7 @@ def test_the_legend_names_each_series_and_shows_the_bar_below_the_pointer(show):
     items = browser.evaluate("[...charts[0].svg.parentNode.querySelectorAll('.legend li')].map((i) => i.textContent)")
     bucket = report["limits"]["bucket"]
     assert items == ["bars of 500 ms", "came in 1,000", f"passed {bucket['allowed']}",
-                     f"denied {bucket['denied']} ({100 * bucket['denied'] / 1000:.1f} %)".replace(".0 %", " %")]
+                     f"denied {bucket['denied']} ({bucket['denied'] / 1000:.0%})"]
     for series in "passed", "denied":
         assert browser.evaluate(
             f"getComputedStyle(document.querySelector('.swatch.{series}')).backgroundColor === "
@@ -206,9 +208,33 @@ def test_phases_of_a_breaker_are_drawn_below_the_chart(show):
     above, below = (browser.evaluate(f"document.querySelector('.bars.{name}').getBoundingClientRect().{edge}")
                     for name, edge in (("passed", "bottom"), ("open", "top")))
     assert above <= below
+    # The legend has the share of the time, of a key that was open for 30 s of 100 s, say.
+    legend = browser.evaluate("[...charts[0].svg.parentNode.querySelectorAll('.legend')].at(-1).innerText")
+    lasts = browser.evaluate("view[1] - view[0]")
+    for phase in "open", "half_open", "ramp":
+        said = re.search(rf"^\s*{phase.replace('_', '-')}\s+(\d+(?:\.\d)?)%$", legend, re.M)
+        assert said and float(said[1]) == pytest.approx(100 * times[phase + "_ms"] / lasts, abs=0.6), legend
     # Without a breaker nothing is drawn there.
     _, browser = show(BREAKER, FAILING, "--limit", "bucket")
     assert browser.evaluate("document.getElementById('judging') ?? document.querySelector('.ramp')") is None
+
+
+def test_limits_of_rules_in_shadow_mode_are_marked(show):
+    _, browser = show("""
+limits: { login: { algorithm: fixed_window, rate: 5/m }, trial: { algorithm: fixed_window, rate: 2/m },
+          both: { algorithm: fixed_window, rate: 99/m } }
+rules:
+  - { name: login, key: [ip], limits: [login, both] }
+  - { name: <b>trial, key: [ip], limits: [trial, both], mode: shadow }
+""", lines(*({"time": START, "ip": "a"} for _ in range(10))))
+    marks = browser.evaluate("Object.fromEntries(charts.map((c) => "
+                             "[c.name, c.svg.parentNode.querySelector('.shadow')?.textContent ?? '']))")
+    assert marks == {"login": "", "trial": "shadow", "both": "partly shadow"}
+    assert sorted(table(browser, "limits")) == ["both partly shadow", "login", "trial shadow"]
+    assert browser.evaluate("charts.map((c) => c.legend.values.denied.parentNode.textContent)") == [
+        "denied 5 (50%)", "would be denied 8 (80%)", "denied 0 (0%)"]
+    said = browser.evaluate("document.getElementById('rules').innerText")
+    assert 'Rule "<b>trial" is in shadow mode: it would have denied 8 of 10 requests (80%).' in said
 
 
 # Machado, Oliveira and Fernandes (2009), for sight without one kind of cones; applied to linear red, green and blue.
@@ -263,6 +289,10 @@ def test_colours_are_distinguishable_with_each_kind_of_colour_blindness(show, sc
         for a, b in itertools.combinations(group, 2):
             for sight in SIGHT:
                 assert difference(found[a], found[b], sight) >= 25, (a, b, sight, found)
+    # The phases stand below the requests: an open breaker must not look like denied requests.
+    for a, b in itertools.product(("passed", "denied"), ("open", "half_open")):
+        for sight in SIGHT:
+            assert difference(found[a], found[b], sight) >= 20, (a, b, sight, found)
 
 
 def test_colours_follow_the_scheme_and_paper_is_white(show):
@@ -317,8 +347,8 @@ def test_a_suggestion_has_a_curve(show, tmp_path, width):
     browser.open(page)
     assert browser.complaints() == []
     said = browser.evaluate("document.getElementById('suggestion').innerText")
-    assert HOSTILE in said and "at most 10 % of keys" in said
-    assert "denies 4.5 % of requests and hits 10 % of keys" in said
+    assert HOSTILE in said and "at most 10% of keys" in said
+    assert "denies 4.5% of requests and hits 10% of keys" in said
     labels = browser.evaluate(f"{BOXES}('.curve text')")
     assert len(labels) >= 5 and apart(labels), labels
     assert browser.evaluate("document.querySelector('.suggested').textContent") == "22"

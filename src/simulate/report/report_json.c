@@ -195,10 +195,16 @@ static void add_timeline(const struct tally *tally, struct buffer *out)
 static void add_limit(const struct report *report, const struct scenario *scenario,
                       const struct tally *tally, struct buffer *out)
 {
+	static const char *const modes[] = {
+	    [LIMIT_SHADOW] = ",\"shadow\":true", [LIMIT_PARTLY_SHADOW] = ",\"partly_shadow\":true"};
+	enum limit_mode mode = scenario_limit_mode(scenario, (size_t)(tally - scenario->tallies));
+
 	buffer_add_text(out, "\"");
 	buffer_add_json(out, slice_of(tally->limit->name));
 	add_number(out, "\":{\"allowed\":", tally->allowed);
 	add_number(out, ",\"denied\":", tally->denied);
+	if (mode != LIMIT_ENFORCED)
+		buffer_add_text(out, modes[mode]);
 	buffer_printf(out, ",\"denied_share\":%.9g",
 	              share_of(tally->denied, tally->allowed + tally->denied));
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
@@ -255,6 +261,24 @@ static void add_endings(const struct replay *replay, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
+/* Adds what each rule in shadow mode would have done to the requests that it applied to. */
+static void add_shadow(const struct scenario *scenario, struct buffer *out)
+{
+	const char *between = "\"";
+
+	buffer_add_text(out, ",\"shadow\":{");
+	for (size_t i = 0; i < scenario->config->rule_count; i++) {
+		if (scenario->config->rules[i].mode != RULES_SHADOW)
+			continue;
+		add_json_key(out, between, slice_of(scenario->config->rules[i].name), false);
+		add_number(out, ":{\"asked\":", scenario->shadow[i].asked);
+		add_number(out, ",\"denied\":", scenario->shadow[i].denied);
+		buffer_add_text(out, "}");
+		between = ",\"";
+	}
+	buffer_add_text(out, "}");
+}
+
 /* Adds how many requests each rule answered without a limit. */
 static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
@@ -297,6 +321,7 @@ void report_json(const struct report *report, struct buffer *out)
 		add_number(out, ",\"errors\":", scenario->errors);
 		add_number(out, ",\"evictions\":", scenario_evictions(scenario));
 		add_answered(scenario, out);
+		add_shadow(scenario, out);
 	}
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));

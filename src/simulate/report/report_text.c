@@ -9,6 +9,7 @@
 
 #include "base/time/timestamp.h"
 #include "rules/show.h"
+#include "simulate/report/figure.h"
 
 #define CHART_COLUMNS 64
 #define TOP_SHOWN     3
@@ -106,25 +107,6 @@ static void add_asked(const struct chart *chart, const struct bars *bars, struct
 	add_chart(chart, "asked ", "\033[90m", bars->asked, out);
 }
 
-/* Writes a duration such as 150 us, 2.5 s or 3 m. */
-static void add_duration(struct buffer *out, int width, uint64_t ns)
-{
-	static const struct {
-		const char *name;
-		uint64_t ns;
-	} units[] = {{"d", NS_PER_DAY}, {"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S},
-	             {"s", NS_PER_S},   {"ms", NS_PER_MS},      {"us", 1000},
-	             {"ns", 1}};
-	char text[32];
-	size_t i = 0;
-
-	/* A value that rounds up to the next unit, such as 999.9 ms, is shown in that unit. */
-	while (i < 6 && ns + ns / 1999 < units[i].ns)
-		i++;
-	snprintf(text, sizeof text, "%.3g %s", (double)ns / (double)units[i].ns, units[i].name);
-	buffer_printf(out, "%*s", width, ns ? text : "-");
-}
-
 /* Writes the parameters "algorithm":"NAME","rate":"5/s" as: algorithm NAME, rate 5/s */
 static void add_parameters(const struct tally *tally, struct buffer *out)
 {
@@ -169,33 +151,58 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	arena_free(&arena);
 }
 
+/* Returns the mark of a limit that rules in shadow mode ask, which denies nothing. */
+static const char *shadow_mark(const struct scenario *scenario, const struct tally *tally)
+{
+	static const char *const marks[] = {[LIMIT_ENFORCED] = "",
+	                                    [LIMIT_SHADOW] = " (shadow)",
+	                                    [LIMIT_PARTLY_SHADOW] = " (partly shadow)"};
+
+	return marks[scenario_limit_mode(scenario, (size_t)(tally - scenario->tallies))];
+}
+
 /* The width of the column of limits' names. */
 static int name_width(const struct replay *replay)
 {
 	size_t width = 16;
 
 	for (size_t s = 0; s < replay->scenario_count; s++)
-		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++)
-			width = u64_max(width, strlen(replay->scenarios[s].tallies[i].limit->name));
+		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++) {
+			const struct tally *tally = &replay->scenarios[s].tallies[i];
+
+			width = u64_max(width, strlen(tally->limit->name) +
+			                           strlen(shadow_mark(&replay->scenarios[s], tally)));
+		}
 	return (int)width;
 }
 
+/* Adds the limit's name and its mark, padded to the width of the column. */
+static void add_name(const struct scenario *scenario, const struct tally *tally, int width,
+                     struct buffer *out)
+{
+	const char *mark = shadow_mark(scenario, tally);
+
+	buffer_printf(out, "%s%-*s", tally->limit->name, width - (int)strlen(tally->limit->name), mark);
+}
+
 /* Adds a limit's counts; the worst period is the one in which a key was granted most. */
-static void add_limit_row(const struct tally *tally, int width, struct buffer *out)
+static void add_limit_row(const struct scenario *scenario, const struct tally *tally, int width,
+                          struct buffer *out)
 {
 	const struct histogram *retry = &tally->retry_after;
 	uint64_t declared = tally->declared->options.rate.count;
 	struct burst_stats stats = burst_stats(tally->burst);
 
-	buffer_printf(out, "%-*s %9llu %9llu %7llu %8llu", width, tally->limit->name,
-	              (unsigned long long)tally->allowed, (unsigned long long)tally->denied,
-	              (unsigned long long)stats.keys, (unsigned long long)tally->worst_period.granted);
+	add_name(scenario, tally, width, out);
+	buffer_printf(out, " %9llu %9llu %7llu %8llu", (unsigned long long)tally->allowed,
+	              (unsigned long long)tally->denied, (unsigned long long)stats.keys,
+	              (unsigned long long)tally->worst_period.granted);
 	if (declared > 0)
 		buffer_printf(out, " %6.2f x", (double)tally->worst_period.granted / (double)declared);
 	else
 		buffer_printf(out, " %8s", "-");
-	add_duration(out, 10, histogram_quantile(retry, 0.5));
-	add_duration(out, 8, retry->max);
+	figure_add_duration(out, 10, histogram_quantile(retry, 0.5));
+	figure_add_duration(out, 8, retry->max);
 	buffer_add_text(out, "\n");
 }
 
@@ -205,10 +212,10 @@ static void add_wait_row(const struct tally *tally, int width, struct buffer *ou
 
 	buffer_printf(out, "%-*s %9llu", width, tally->limit->name,
 	              (unsigned long long)tally->waits.waited);
-	add_duration(out, 10, (uint64_t)tally_wait_mean_ns(&tally->waits));
-	add_duration(out, 10, histogram_quantile(waits, 0.5));
-	add_duration(out, 10, histogram_quantile(waits, 0.99));
-	add_duration(out, 10, waits->max);
+	figure_add_duration(out, 10, (uint64_t)tally_wait_mean_ns(&tally->waits));
+	figure_add_duration(out, 10, histogram_quantile(waits, 0.5));
+	figure_add_duration(out, 10, histogram_quantile(waits, 0.99));
+	figure_add_duration(out, 10, waits->max);
 	buffer_add_text(out, "\n");
 }
 
@@ -242,9 +249,9 @@ static void add_outcome_row(const struct tally *tally, int width, struct buffer 
 	              (unsigned long long)tally->ends_of_passed[TALLY_GOOD]);
 	if (phases) {
 		buffer_printf(out, " %7llu", (unsigned long long)phases->opened);
-		add_duration(out, 8, phases->sum.phase_ns[TIMELINE_OPEN]);
-		add_duration(out, 10, phases->sum.phase_ns[TIMELINE_HALF_OPEN]);
-		add_duration(out, 8, phases->sum.phase_ns[TIMELINE_RAMP]);
+		figure_add_duration(out, 8, phases->sum.phase_ns[TIMELINE_OPEN]);
+		figure_add_duration(out, 10, phases->sum.phase_ns[TIMELINE_HALF_OPEN]);
+		figure_add_duration(out, 8, phases->sum.phase_ns[TIMELINE_RAMP]);
 	}
 	buffer_add_text(out, "\n");
 }
@@ -304,11 +311,6 @@ static void add_chart_phases(const struct chart *chart, const struct tally *tall
 	buffer_add_text(out, "|\n");
 }
 
-static double percent_of(uint64_t part, uint64_t whole)
-{
-	return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* Adds the shares of denied requests and hit keys, and percentiles of denials per hit key. */
 static void add_hits(const struct tally *tally, struct buffer *out)
 {
@@ -320,20 +322,21 @@ static void add_hits(const struct tally *tally, struct buffer *out)
 	out->failed |= !hits_spreads(hits, &ignored, &denied);
 	if (out->failed)
 		return;
-	buffer_printf(out, "  denied %.3g%% of requests; keys hit: %llu (%.3g%%), ",
-	              percent_of(tally->denied, tally->allowed + tally->denied),
-	              (unsigned long long)hits->hit, percent_of(hits->hit, hits->keys.count));
-	buffer_printf(out, "p50 %llu, p99 %llu, max %llu\n", (unsigned long long)denied.p50,
+	buffer_add_text(out, "  denied ");
+	figure_add_percent(out, 0, tally->denied, tally->allowed + tally->denied);
+	buffer_printf(out, " of requests; keys hit: %llu (", (unsigned long long)hits->hit);
+	figure_add_percent(out, 0, hits->hit, hits->keys.count);
+	buffer_printf(out, "), p50 %llu, p99 %llu, max %llu\n", (unsigned long long)denied.p50,
 	              (unsigned long long)denied.p99, (unsigned long long)denied.max);
 }
 
 /* Adds the parameters, charts and most denied keys of one limit. */
-static void add_detail(const struct chart *chart, const struct tally *tally, bool charts_asked,
-                       struct buffer *out)
+static void add_detail(const struct chart *chart, const struct scenario *scenario,
+                       const struct tally *tally, bool charts_asked, struct buffer *out)
 {
 	struct bars bars = bars_of(chart, &tally->timeline);
 
-	buffer_printf(out, "\n%s: ", tally->limit->name);
+	buffer_printf(out, "\n%s%s: ", tally->limit->name, shadow_mark(scenario, tally));
 	add_parameters(tally, out);
 	buffer_add_text(out, "\n");
 	if (charts_asked)
@@ -403,6 +406,22 @@ static void add_warnings(const struct report *report, struct buffer *out)
 			              (unsigned long long)replay->without[i], replay->fields.names[i].data);
 }
 
+/* Adds how many requests each rule in shadow mode would have denied. */
+static void add_shadow(const struct scenario *scenario, struct buffer *out)
+{
+	for (size_t i = 0; i < scenario->config->rule_count; i++) {
+		const struct shadow_count *count = &scenario->shadow[i];
+
+		if (scenario->config->rules[i].mode != RULES_SHADOW)
+			continue;
+		buffer_printf(out, "\nshadow: \"%s\" would have denied %llu of %llu requests (",
+		              scenario->config->rules[i].name, (unsigned long long)count->denied,
+		              (unsigned long long)count->asked);
+		figure_add_percent(out, 0, count->denied, count->asked);
+		buffer_add_text(out, ")");
+	}
+}
+
 /* Adds how many requests each rule answered without a limit. */
 static void add_answered(const struct scenario *scenario, struct buffer *out)
 {
@@ -423,13 +442,16 @@ static void add_answered(const struct scenario *scenario, struct buffer *out)
 static void add_point(const struct report_point *point, bool is_found, bool by_requests,
                       struct buffer *out)
 {
-	double requests = percent_of(point->denied, point->requests);
-	double keys = percent_of(point->hit, point->keys);
-	double bar = (by_requests ? requests : keys) * CURVE_BAR / 100;
+	uint64_t part = by_requests ? point->denied : point->hit;
+	uint64_t whole = by_requests ? point->requests : point->keys;
+	double bar = whole > 0 ? CURVE_BAR * (double)part / (double)whole : 0;
 
-	buffer_printf(out, "%c %12llu %10llu %8.3f%% %9llu %8.3f%%  |", is_found ? '>' : ' ',
-	              (unsigned long long)point->count, (unsigned long long)point->denied, requests,
-	              (unsigned long long)point->hit, keys);
+	buffer_printf(out, "%c %12llu %10llu ", is_found ? '>' : ' ', (unsigned long long)point->count,
+	              (unsigned long long)point->denied);
+	figure_add_percent(out, 9, point->denied, point->requests);
+	buffer_printf(out, " %9llu ", (unsigned long long)point->hit);
+	figure_add_percent(out, 9, point->hit, point->keys);
+	buffer_add_text(out, "  |");
 	for (double i = 0; i < CURVE_BAR; i++)
 		buffer_add_text(out, i < bar ? "#" : " ");
 	buffer_add_text(out, "|\n");
@@ -477,6 +499,7 @@ static void add_summary(const struct report *report, struct buffer *out)
 		              (unsigned long long)rules->allowed, (unsigned long long)rules->denied,
 		              (unsigned long long)rules->unlimited);
 		add_answered(rules, out);
+		add_shadow(rules, out);
 	}
 }
 
@@ -486,7 +509,7 @@ static void add_limit_table(const struct replay *replay, int width, struct buffe
 	              "denied", "keys", "worst", "declared", "retry p50", "max");
 	for (size_t s = 0; s < replay->scenario_count; s++)
 		for (size_t i = 0; i < replay->scenarios[s].tally_count; i++)
-			add_limit_row(&replay->scenarios[s].tallies[i], width, out);
+			add_limit_row(&replay->scenarios[s], &replay->scenarios[s].tallies[i], width, out);
 }
 
 /* Adds the charts and details of the limits that were asked for a request. */
@@ -506,7 +529,7 @@ static void add_details(const struct report *report, const struct chart *chart, 
 			const struct tally *tally = &replay->scenarios[s].tallies[i];
 
 			if (tally->timeline.count > 0)
-				add_detail(chart, tally, report->decided_by_rules, out);
+				add_detail(chart, &replay->scenarios[s], tally, report->decided_by_rules, out);
 		}
 }
 

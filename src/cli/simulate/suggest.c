@@ -1,15 +1,15 @@
 /*
- * simulate_suggest.c: finds the smallest limit that denies few enough requests of a log, for `weir
+ * suggest.c: finds the smallest limit that denies few enough requests of a log, for `weir
  * simulate --suggest`, by replaying the log through several limits at once and bisecting their
  * counts.
  */
-#include "cli/simulate_suggest.h"
+#include "cli/simulate/suggest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/simulate_limits.h"
+#include "cli/simulate/limits.h"
 #include "simulate/input/trace.h"
 #include "simulate/smallest.h"
 
@@ -169,9 +169,12 @@ static int read_log(struct search_state *state, struct replay *replay, struct we
 
 	if (status != WEIR_OK)
 		return status;
-	replay->progress = suggest->progress;
-	replay->progress_context = suggest->progress_context;
+	suggest->progress->trace = &state->trace;
+	suggest->progress->search_pass++;
+	replay->progress = progress_show;
+	replay->progress_context = suggest->progress;
 	status = replay_run(replay, &source, error);
+	suggest->progress->trace = NULL;
 	trace_close(&state->trace);
 	return status == WEIR_OK && replay->requests == 0
 	           ? error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none", suggest->path)
@@ -336,6 +339,7 @@ int suggest_run(struct suggest *suggest, struct weir_error *error)
 		status = try_smaller_counts(&state, error);
 	if (status == WEIR_OK)
 		status = store_result(&state, error);
+	suggest->progress->search_pass = 0;
 	buffer_free(&state.points);
 	return status;
 }

@@ -1,8 +1,8 @@
 /*
- * simulate_limits.c: reads the limits that `weir simulate` tries: from configuration files, from
+ * limits.c: reads the limits that `weir simulate` tries: from configuration files, from
  * --try, or one of each algorithm for made-up traffic.
  */
-#include "cli/simulate_limits.h"
+#include "cli/simulate/limits.h"
 
 #include <stdlib.h>
 

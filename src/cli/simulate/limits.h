@@ -1,9 +1,9 @@
 /*
- * simulate_limits.h: reads the limits that `weir simulate` tries: from files, from --try, or one of
+ * limits.h: reads the limits that `weir simulate` tries: from files, from --try, or one of
  * each algorithm for the made-up requests of --pattern.
  */
-#ifndef CLI_SIMULATE_LIMITS_H
-#define CLI_SIMULATE_LIMITS_H
+#ifndef SIMULATE_LIMITS_H
+#define SIMULATE_LIMITS_H
 
 #include "rules/model.h"
 #include "server/config/settings.h"

@@ -1,9 +1,10 @@
-/* simulate_suggest.h: finds the smallest limit that denies few enough, for `weir simulate
+/* suggest.h: finds the smallest limit that denies few enough, for `weir simulate
  * --suggest`. */
-#ifndef CLI_SIMULATE_SUGGEST_H
-#define CLI_SIMULATE_SUGGEST_H
+#ifndef SIMULATE_SUGGEST_H
+#define SIMULATE_SUGGEST_H
 
 #include "base/arena.h"
+#include "cli/simulate/progress.h"
 #include "simulate/input/reusable_log.h"
 #include "simulate/replay.h"
 #include "simulate/report/report.h"
@@ -16,8 +17,7 @@ struct suggest {
 	const char *path;            /* of the log */
 	const struct format *format; /* NULL if it is to be guessed */
 	uint64_t capacity;
-	void (*progress)(void *context, uint64_t requests);
-	void *progress_context;
+	struct progress *progress;
 
 	/* The result, whose strings and points are in the arena. */
 	struct report_suggestion found;

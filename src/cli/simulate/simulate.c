@@ -5,21 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/simulate_limits.h"
-#include "cli/simulate_suggest.h"
+#include "cli/simulate/limits.h"
+#include "cli/simulate/progress.h"
+#include "cli/simulate/suggest.h"
 #include "simulate/input/remove_latency_limits.h"
 #include "simulate/input/trace.h"
 #include "simulate/input/traffic_pattern.h"
 #include "simulate/report/report.h"
 
 #define EXIT_FAILED 1
-#define BAR_WIDTH   30
 #define CLEAR_LINE  "\r\033[K"
 
 enum {
@@ -75,6 +74,7 @@ struct simulation {
 	FILE *html_file; /* NULL without --html */
 	struct pattern pattern;
 	struct suggest suggest;
+	struct progress progress;
 };
 
 /* Checks the flags of --suggest and passes them on. Returns 0 or the exit status. */
@@ -191,32 +191,13 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 		if (by_rules)
 			status = scenario_open_rules(scenario, config, limits->capacity, error);
 		else
-			status = find_limit_to_replay(limits, i, &limit, error) ?:
-			         scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
+			status =
+			    find_limit_to_replay(limits, i, &limit, error)
+			        ?: scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
 		if (status == WEIR_OK)
 			status = scenario_add_fields(scenario, &simulation->replay.fields, error);
 	}
 	return status;
-}
-
-/* Draws a progress bar of the log on stderr; a pattern has no size, so only requests are shown. */
-static void show_progress(void *context, uint64_t requests)
-{
-	const struct simulation *simulation = context;
-	uint64_t percent = simulation->trace.size ? unpack_consumed(simulation->trace.lines.unpack) *
-	                                                100 / simulation->trace.size
-	                                          : 0;
-	int bars = (int)(u64_min(percent, 100) * BAR_WIDTH / 100);
-	struct winsize window = {0};
-
-	fputc('\r', stderr);
-	/* Draw no bar where the line would wrap, since it could not be overwritten. */
-	ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
-	if (simulation->trace.size && (window.ws_col == 0 || window.ws_col >= 2 * BAR_WIDTH))
-		fprintf(stderr, "[%.*s%*s]", bars, "##############################", BAR_WIDTH - bars, "");
-	if (simulation->trace.size)
-		fprintf(stderr, " %3llu%%", (unsigned long long)percent);
-	fprintf(stderr, " %llu requests ", (unsigned long long)requests);
 }
 
 /* Searches for the limit of --suggest, and adds it to those that are replayed. */
@@ -227,10 +208,7 @@ static int find_suggestion(struct simulation *simulation, const struct format *f
 
 	simulation->suggest.format = format;
 	simulation->suggest.capacity = simulation->limits.capacity;
-	if (isatty(STDERR_FILENO)) {
-		simulation->suggest.progress = show_progress;
-		simulation->suggest.progress_context = simulation;
-	}
+	simulation->suggest.progress = &simulation->progress;
 	status = suggest_run(&simulation->suggest, error);
 	return status == WEIR_OK ? simulate_limits_add(&simulation->limits, "--suggest",
 	                                               simulation->suggest.found.limit, error)
@@ -390,19 +368,20 @@ static int replay_and_report(struct simulation *simulation, struct weir_error *e
 	struct source source;
 	int status;
 
+	progress_open(&simulation->progress);
 	simulation->limits.settings.text[SETTING_CAPACITY] = simulation->text[CAPACITY];
 	status = simulate_limits_read(&simulation->limits, simulation->text[PATTERN], error) ?:
 	             open_log(simulation, error) ?: open_scenarios(simulation, error) ?:
 	             open_source(simulation, &source, error) ?: open_outputs(simulation, error);
-	if (status == WEIR_OK && isatty(STDERR_FILENO)) {
-		simulation->replay.progress = show_progress;
-		simulation->replay.progress_context = simulation;
+	if (status == WEIR_OK && simulation->progress.is_shown) {
+		simulation->progress.trace = simulation->text[TRACE] ? &simulation->trace : NULL;
+		simulation->replay.progress = progress_show;
+		simulation->replay.progress_context = &simulation->progress;
 		simulation->trace.before_report = CLEAR_LINE;
 	}
 	if (status == WEIR_OK)
 		status = replay_run(&simulation->replay, &source, error);
-	if (simulation->replay.progress)
-		fputs(CLEAR_LINE, stderr);
+	progress_clear(&simulation->progress);
 	if (status == WEIR_OK && simulation->replay.requests == 0)
 		status = error_set(error, WEIR_ESYNTAX, "%s: expected requests, found none",
 		                   simulation->text[TRACE]);
