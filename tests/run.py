@@ -28,6 +28,7 @@ TRAEFIK = BUILD / "clients" / "traefik"
 H2SPEC = BUILD / "clients" / "h2spec"
 NETHTTP = BUILD / "clients" / "nethttp"
 PACER = BUILD / "clients" / "pacer"
+GIN = BUILD / "clients" / "gin"
 WORKERS = 2
 E2E_WORKERS = 4  # they mostly wait
 STEP_SECONDS = 900
@@ -123,6 +124,19 @@ def go_program(folder, program):
     ]
 
 
+def gin_program(program):
+    """As go_program: an application of gin, in which the middleware of the examples is a package."""
+    source = program.with_suffix(".source")
+    return program, ["clients/gin/*", "../examples/middleware/*.go"], [
+        ["rm", "-rf", source],
+        ["cp", "-r", "tests/clients/gin", source],
+        ["mkdir", source / "weir"],
+        ["cp", "examples/middleware/weir.go", "examples/middleware/weir_gin.go", source / "weir"],
+        ["env", f"GOMODCACHE={BUILD / 'gomod'}", "sh", "-c",
+         f"cd '{source}' && go vet ./... && go build -buildvcs=false -modcacherw -o '{program}' ."],
+    ]
+
+
 # What comes from registries, each from files under tests/, again when these have
 # changed: (what it makes, the files, the commands). Node looks for packages in the
 # folders above a program, so the programs are copied beside them.
@@ -141,6 +155,7 @@ PACKAGES = {
     "h2spec": go_program("h2spec", H2SPEC),
     "go's client of http": go_program("nethttp", NETHTTP),
     "go's pacer": go_program("pacer", PACER),
+    "gin": gin_program(GIN),
 }
 
 

@@ -41,35 +41,15 @@ type Middleware struct {
 
 // Wrap lets requests that Weir allows through to next.
 func (m Middleware) Wrap(next http.Handler) http.Handler {
-	timeout := m.Timeout
-	if timeout == 0 {
-		timeout = 100 * time.Millisecond
-	}
-	if m.Token == "" {
-		m.Token = os.Getenv("WEIR_TOKEN")
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 100
-	client := &http.Client{Timeout: timeout, Transport: transport}
+	m, client := m.open()
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, told, permit, err := m.ask(client, r)
+		ip, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil {
-			log.Printf("weir: no decision: %v", err)
-			if m.FailOpen {
-				next.ServeHTTP(w, r)
-			} else {
-				http.Error(w, "try again later", http.StatusServiceUnavailable)
-			}
-			return
+			ip = r.RemoteAddr
 		}
-		for _, name := range headers {
-			if value := told.Get(name); value != "" {
-				w.Header().Set(name, value)
-			}
-		}
-		if status != http.StatusOK {
-			http.Error(w, "too many requests", status)
+		permit, allowed := m.admit(client, w, r, ip)
+		if !allowed {
 			return
 		}
 		if permit == "" {
@@ -80,7 +60,7 @@ func (m Middleware) Wrap(next http.Handler) http.Handler {
 		begun := time.Now()
 		defer func() {
 			cause := recover()
-			go m.report(client, permit, passed.outcome(r, cause), time.Since(begun))
+			go m.report(client, permit, outcome(r, passed.status, cause), time.Since(begun))
 			if cause != nil {
 				panic(cause)
 			}
@@ -89,17 +69,42 @@ func (m Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// A request that Weir let pass, and the status of its answer.
-type passed struct {
-	http.ResponseWriter
-	status int
+// Fills in what is not set, and makes the client.
+func (m Middleware) open() (Middleware, *http.Client) {
+	if m.Timeout == 0 {
+		m.Timeout = 100 * time.Millisecond
+	}
+	if m.Token == "" {
+		m.Token = os.Getenv("WEIR_TOKEN")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 100
+	return m, &http.Client{Timeout: m.Timeout, Transport: transport}
 }
 
-func (p *passed) outcome(r *http.Request, cause any) string {
-	status := p.status
-	if status == 0 {
-		status = http.StatusOK
+// Asks about the request, and answers it if it is not allowed. A request to report has a permit.
+func (m Middleware) admit(client *http.Client, w http.ResponseWriter, r *http.Request, ip string) (string, bool) {
+	status, told, permit, err := m.ask(client, r, ip)
+	if err != nil {
+		log.Printf("weir: no decision: %v", err)
+		if !m.FailOpen {
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		}
+		return "", m.FailOpen
 	}
+	for _, name := range headers {
+		if value := told.Get(name); value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	if status != http.StatusOK {
+		http.Error(w, "too many requests", status)
+	}
+	return permit, status == http.StatusOK
+}
+
+// How a request ended that was answered with the status, or panicked.
+func outcome(r *http.Request, status int, cause any) string {
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return "ignored"
@@ -111,6 +116,12 @@ func (p *passed) outcome(r *http.Request, cause any) string {
 		return "ignored"
 	}
 	return "success"
+}
+
+// A request that Weir let pass, and the status of its answer, or 0.
+type passed struct {
+	http.ResponseWriter
+	status int
 }
 
 func (p *passed) WriteHeader(status int) {
@@ -152,11 +163,7 @@ func (p *passed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return hijacker.Hijack()
 }
 
-func (m Middleware) ask(client *http.Client, r *http.Request) (int, http.Header, string, error) {
-	ip, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		ip = r.RemoteAddr
-	}
+func (m Middleware) ask(client *http.Client, r *http.Request, ip string) (int, http.Header, string, error) {
 	var answer struct {
 		Allowed *bool  `json:"allowed"`
 		Permit  string `json:"permit"`

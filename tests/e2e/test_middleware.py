@@ -22,6 +22,7 @@ pytestmark = programs_of_others
 EXAMPLES = ROOT / "examples/middleware"
 APPS = ROOT / "tests/clients/middleware"
 NODE = ROOT / "build/clients/node/express.js"
+GIN = ROOT / "build/clients/gin"
 
 LIMITS = """
 limits:
@@ -88,7 +89,7 @@ def go_app(tmp_path_factory):
     return top / "app"
 
 
-@pytest.fixture(params=["asgi", "wsgi", "express", "go", "php"])
+@pytest.fixture(params=["asgi", "wsgi", "express", "go", "gin", "php"])
 def start(request):
     """A function that starts an application in the language of the parameter."""
     started = []
@@ -101,6 +102,8 @@ def start(request):
             started.append(App(["node", NODE, EXAMPLES / "weir.mjs", *how], env))
         elif request.param == "go":
             started.append(App([request.getfixturevalue("go_app"), *how], env))
+        elif request.param == "gin":
+            started.append(App([GIN, *how], env))
         else:
             started.append(App([sys.executable, APPS / "app.py", request.param, *how], env))
         return started[-1]
