@@ -5,9 +5,9 @@ _weir()
 	local word=$2 before=$3 words=""
 	COMPREPLY=()
 	if [[ $COMP_CWORD -eq 1 ]]; then
-		words="serve lint ask simulate bench store passwd help --help --version"
+		words="serve lint ask why key reset simulate bench store passwd help --help --version"
 	elif [[ ${COMP_WORDS[1]} == help ]]; then
-		words="serve lint ask simulate bench store passwd"
+		words="serve lint ask why key reset simulate bench store passwd"
 	else
 		case "${COMP_WORDS[1]} $before" in
 		"serve -c"|"serve --config")
@@ -54,6 +54,64 @@ _weir()
 			return ;;
 		"ask --sni")
 			return ;;
+		"why --limit")
+			return ;;
+		"why --since")
+			return ;;
+		"why --server")
+			return ;;
+		"why --user")
+			return ;;
+		"why --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"why --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"why --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"why --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"why --sni")
+			return ;;
+		"key --server")
+			return ;;
+		"key --user")
+			return ;;
+		"key --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"key --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"key --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"key --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"key --sni")
+			return ;;
+		"reset --server")
+			return ;;
+		"reset --user")
+			return ;;
+		"reset --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"reset --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"reset --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"reset --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"reset --sni")
+			return ;;
 		"simulate -c"|"simulate --config")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -83,8 +141,6 @@ _weir()
 			return ;;
 		"simulate --decisions")
 			COMPREPLY=($(compgen -f -- "$word"))
-			return ;;
-		"bench --server")
 			return ;;
 		"bench --protocol")
 			return ;;
@@ -120,6 +176,8 @@ _weir()
 			return ;;
 		"bench --pid")
 			return ;;
+		"bench --server")
+			return ;;
 		"bench --user")
 			return ;;
 		"bench --login")
@@ -147,8 +205,11 @@ _weir()
 		serve) words="--config --http --resp --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
 		ask) words="--attr --cost --peek --server --user --login --tls --cacert --cert --key --sni --help" ;;
+		why) words="--limit --since --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
+		key) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
+		reset) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
-		bench) words="--server --protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --user --login --tls --cacert --cert --key --sni --help" ;;
+		bench) words="--protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;
 		passwd) words="--token --help" ;;
 		esac

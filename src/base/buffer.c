@@ -151,14 +151,13 @@ static bool changes_direction(const unsigned char *p, size_t len)
 	                    : p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9;
 }
 
-/* Whether a terminal must not get the character as it is. Its `len` is 0 if it is not UTF-8. */
-static bool needs_escape(const unsigned char *p, size_t len)
+bool utf8_is_printable(const unsigned char *p, size_t len)
 {
 	if (len == 0)
-		return true;
+		return false;
 	if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0)) /* control characters */
-		return true;
-	return changes_direction(p, len);
+		return false;
+	return !changes_direction(p, len);
 }
 
 /* Appends the text for a terminal: \xHH replaces each byte that could do harm there. */
@@ -169,7 +168,7 @@ void buffer_add_printable(struct buffer *buffer, struct slice text)
 	while (p < end) {
 		size_t n = utf8_sequence(p, (size_t)(end - p)), consumed = u64_max(n, 1);
 
-		if (!needs_escape(p, n))
+		if (utf8_is_printable(p, n))
 			buffer_add(buffer, (const char *)p, n);
 		else
 			for (size_t i = 0; i < consumed; i++)

@@ -65,18 +65,23 @@ void buffer_add_json(struct buffer *buffer, struct slice text);
  */
 void buffer_add_printable(struct buffer *buffer, struct slice text);
 /**
- * Returns the length of the valid UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629: no overlong
- * forms, no surrogates).
+ * Returns the length of the valid UTF-8 sequence at `p`, or 0 if it is invalid (RFC 3629: no
+ * overlong forms, no surrogates).
  */
 size_t utf8_sequence(const unsigned char *p, size_t len);
+/**
+ * Whether a terminal may get the character at `p` as it is. `len` is what utf8_sequence returns for
+ * it, so it is 0 if the character is invalid.
+ */
+bool utf8_is_printable(const unsigned char *p, size_t len);
 /** Drops the first `len` bytes. */
 void buffer_consume(struct buffer *buffer, size_t len);
 /** Frees the memory behind the first `len` bytes. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 /**
- * Overwrites the bytes, which were a secret, and frees the buffer. A buffer that grows leaves a copy
- * of the secret behind, so reserve all of its memory before the first write.
+ * Overwrites the bytes, which were a secret, and frees the buffer. A buffer that grows leaves a
+ * copy of the secret behind, so reserve all of its memory before the first write.
  */
 void buffer_wipe(struct buffer *buffer);
 

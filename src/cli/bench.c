@@ -12,8 +12,7 @@
 #include "base/number.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
-#include "cli/credentials.h"
-#include "cli/tls_flags.h"
+#include "cli/remote/server_flags.h"
 #include "load/load.h"
 
 #define EXIT_TROUBLE    2
@@ -22,9 +21,8 @@
 /* The values of the flags. */
 struct flag_values {
 	struct load_options load;
-	const char *server, *protocol, *command, *limit, *path, *distribution;
-	struct tls_flags tls;
-	struct credentials login;
+	const char *protocol, *command, *limit, *path, *distribution;
+	struct server_flags server;
 	struct buffer login_command;
 	uint64_t key_len, pid; /* 0 if not set */
 	bool json;
@@ -78,8 +76,6 @@ static const struct {
 
 /* X(name, value, help; member, kind, min, max). The bounds of a time are in nanoseconds. */
 #define FLAG_LIST(X)                                                                               \
-	X("server", "ADDR", "address of the server (127.0.0.1:6380; for HTTP port 8080)", server,      \
-	  TEXT, 0, 0)                                                                                  \
 	X("protocol", "NAME", "resp or http (resp; http with --path)", protocol, TEXT, 0, 0)           \
 	X("command", "TEXT", "RESP command to send (\"CL.THROTTLE key:{key} 15 1000 1\")", command,    \
 	  TEXT, 0, 0)                                                                                  \
@@ -121,19 +117,14 @@ static const struct flag_input {
 };
 
 /* The flags after those of FLAG_LIST. */
-enum {
-	JSON = sizeof flag_inputs / sizeof *flag_inputs,
-	FIRST_LOGIN_FLAG,
-	FIRST_TLS_FLAG = FIRST_LOGIN_FLAG + CREDENTIALS_FLAG_COUNT
-};
+enum { JSON = sizeof flag_inputs / sizeof *flag_inputs, REMOTE };
 
 static const struct flag flags[] = {
 #define FLAG(name, value, help, member, kind, min, max) {name, value, help, 0, NULL},
     FLAG_LIST(FLAG)
 #undef FLAG
         [JSON] = {"json", NULL, "print one JSON object instead of text", 0, NULL},
-    CREDENTIALS_FLAGS,
-    TLS_FLAGS,
+    SERVER_FLAGS("127.0.0.1:6380; for HTTP port 8080"),
 };
 
 static int set_flag(struct flag_values *flag_values, int flag, const char *text,
@@ -168,10 +159,8 @@ static int read_flags(struct flag_values *flag_values, int argc, char **argv,
 
 	arguments_begin(&arguments, &command_bench, argc, argv);
 	while (status == WEIR_OK && (flag = arguments_next(&arguments)) >= 0) {
-		if (flag >= FIRST_TLS_FLAG)
-			tls_flags_set(&flag_values->tls, flag - FIRST_TLS_FLAG, arguments.value);
-		else if (flag >= FIRST_LOGIN_FLAG)
-			credentials_set(&flag_values->login, flag - FIRST_LOGIN_FLAG, arguments.value);
+		if (flag >= REMOTE)
+			server_flags_set(&flag_values->server, flag - REMOTE, arguments.value);
 		else if (flag == JSON)
 			flag_values->json = true;
 		else
@@ -221,6 +210,20 @@ static int resolve_keys(struct flag_values *flag_values, size_t *digits, struct 
 	return WEIR_OK;
 }
 
+/* Reads the address, the login and the certificates. */
+static int resolve_server(struct flag_values *flag_values, bool http, struct weir_error *error)
+{
+	struct server_flags *server = &flag_values->server;
+	int status = server_flags_open(server, http ? SERVER_HTTP : SERVER_RESP, error);
+
+	if (status == WEIR_OK && server->address.is_http && !http)
+		return error_set(error, WEIR_EINVAL, "expected --protocol http with %.80s, found resp",
+		                 server->text);
+	flag_values->load.server = server->address.addresses[0];
+	flag_values->load.tls = server->trust.dial;
+	return status;
+}
+
 /* Checks that at most one flag says what to send, and chooses the protocol by it. */
 static int resolve_protocol(struct flag_values *flag_values, struct weir_error *error)
 {
@@ -228,7 +231,8 @@ static int resolve_protocol(struct flag_values *flag_values, struct weir_error *
 	int requests_named;
 
 	if (!flag_values->protocol)
-		flag_values->protocol = flag_values->path ? "http" : "resp";
+		flag_values->protocol =
+		    flag_values->path || server_flags_name_http(&flag_values->server) ? "http" : "resp";
 	http = strcmp(flag_values->protocol, "http") == 0;
 	if (!http && strcmp(flag_values->protocol, "resp") != 0)
 		return error_set(error, WEIR_EINVAL, "--protocol: expected resp or http, found '%.80s'",
@@ -243,9 +247,7 @@ static int resolve_protocol(struct flag_values *flag_values, struct weir_error *
 		                 http ? "command" : "path");
 	if (http && !flag_values->limit && !flag_values->path)
 		return error_set(error, WEIR_EINVAL, "expected --limit or --path with --protocol http");
-	if (!flag_values->server)
-		flag_values->server = http ? "127.0.0.1:8080" : "127.0.0.1:6380";
-	return net_address_parse(slice_of(flag_values->server), &flag_values->load.server, error);
+	return resolve_server(flag_values, http, error);
 }
 
 /*
@@ -255,15 +257,11 @@ static int resolve_protocol(struct flag_values *flag_values, struct weir_error *
 static bool add_header_and_login(struct flag_values *flag_values, bool http, const char *path,
                                  struct buffer *fields)
 {
-	/* A Unix socket has no host name. */
-	const char *host =
-	    net_address_is_unix(&flag_values->load.server) ? "localhost" : flag_values->server;
-
 	if (http) {
-		buffer_printf(fields, "Host: %s\r\n", host);
-		credentials_add_field(&flag_values->login, path, fields);
+		buffer_printf(fields, "Host: %s\r\n", flag_values->server.address.field);
+		credentials_add_field(&flag_values->server.login, path, fields);
 	} else {
-		credentials_add_auth(&flag_values->login, &flag_values->login_command);
+		credentials_add_auth(&flag_values->server.login, &flag_values->login_command);
 	}
 	buffer_add(fields, "", 1);
 	flag_values->load.login =
@@ -304,15 +302,6 @@ static int resolve_request(struct flag_values *flag_values, size_t digits, struc
 	}
 	buffer_free(&text);
 	buffer_wipe(&fields);
-	return status;
-}
-
-static int resolve_tls(struct flag_values *flag_values, struct weir_error *error)
-{
-	int status =
-	    tls_flags_open(&flag_values->tls, flag_values->server, &flag_values->load.server, error);
-
-	flag_values->load.tls = flag_values->tls.dial;
 	return status;
 }
 
@@ -360,15 +349,13 @@ static int run_bench(int argc, char **argv)
 	size_t digits;
 	int status = read_flags(&flag_values, argc, argv, &error) ?: resolve_run(&flag_values, &error) ?:
 	             resolve_keys(&flag_values, &digits, &error) ?: resolve_protocol(&flag_values, &error) ?:
-	             credentials_read(&flag_values.login, &error) ?:
-	             resolve_request(&flag_values, digits, &request, &error) ?: resolve_tls(&flag_values, &error);
+	             resolve_request(&flag_values, digits, &request, &error);
 
 	status = status == WEIR_OK ? load_and_report(&flag_values)
 	                           : command_fail("bench", "%s", error.message);
 	template_free(&request);
-	credentials_free(&flag_values.login);
 	buffer_wipe(&flag_values.login_command);
-	tls_flags_close(&flag_values.tls);
+	server_flags_close(&flag_values.server);
 	return status;
 }
 

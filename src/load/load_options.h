@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "load/dial.h"
+#include "client/dial.h"
 #include "load/keys.h"
 #include "load/scan.h"
 #include "load/template.h"

@@ -37,7 +37,7 @@ def test_generated_files_are_up_to_date():
 
 
 def test_each_flag_is_in_its_help_its_page_and_the_table(commands):
-    assert {"serve", "lint", "ask", "simulate", "bench", "store"} <= commands.keys()
+    assert {"serve", "lint", "ask", "why", "key", "reset", "simulate", "bench", "store"} <= commands.keys()
     table = (ROOT / "docs/commands.md").read_text()
     for name, command in commands.items():
         page = run("man", "-l", ROOT / f"packaging/man/weir-{name}.1", env={**os.environ, "MANWIDTH": "200"}).stdout
@@ -100,13 +100,22 @@ def test_every_documented_variable_of_the_environment_is_read(commands, tmp_path
     """An invalid value causes an error that names the setting."""
     flags = [flag for command in commands.values() for flag in command["flags"] if flag["variable"]]
     assert len(flags) >= 9
-    for flag in flags:
+    for flag in [flag for flag in flags if flag["variable"] != "WEIR_SERVER"]:
         done = subprocess.run([BUILD / "weir", "serve", "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0"]
                               if flag["name"] not in ("http", "resp") else [BUILD / "weir", "serve"],
                               env={**os.environ, flag["variable"]: "\t"}, capture_output=True, text=True,
                               timeout=PATIENCE, check=False, cwd=tmp_path)
         assert done.returncode == 1, flag
         assert "expected" in done.stderr or "not supported" in done.stderr, (flag, done.stderr)
+
+
+def test_every_command_that_asks_a_server_reads_its_address_from_the_environment(commands):
+    words = {"ask": ["l", "k"], "bench": [], "key": ["k"], "reset": ["l", "k"], "why": ["k"]}
+    assert words.keys() == {name for name, command in commands.items()
+                            if any(flag["variable"] == "WEIR_SERVER" for flag in command["flags"])}
+    for name, arguments in words.items():
+        done = weir(name, *arguments, env={"WEIR_SERVER": "\t"})
+        assert done.returncode == 2 and "WEIR_SERVER: expected" in done.stderr
 
 
 @pytest.mark.parametrize("typed, expected", [
@@ -168,7 +177,7 @@ def test_each_way_to_ask_for_the_help_of_a_command_prints_the_same(commands):
 def test_every_flag_in_documents_exists(commands):
     known = {flag["name"] for command in commands.values() for flag in command["flags"]} | {"help", "version", "json"}
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for command, rest in re.findall(r"\bweir (serve|lint|ask|simulate|bench|store)\b([^`\n|;&]*)",
+        for command, rest in re.findall(r"\bweir (serve|lint|ask|why|key|reset|simulate|bench|store)\b([^`\n|;&]*)",
                                         document.read_text()):
             for flag in re.findall(r"(?<= )--([a-z][a-z-]*)", rest):
                 assert flag in known, f"{pathlib.Path(document).name}: weir {command} --{flag}"

@@ -1,12 +1,10 @@
 /* tls_flags.h: reads the flags by which a command connects to a server with TLS. */
-#ifndef CLI_TLS_FLAGS_H
-#define CLI_TLS_FLAGS_H
+#ifndef CLI_REMOTE_TLS_FLAGS_H
+#define CLI_REMOTE_TLS_FLAGS_H
 
 #include <stdbool.h>
 
-#include "base/network/ip.h"
-#include "load/dial.h"
-#include "net/address.h"
+#include "client/dial.h"
 
 /* For a command's table. Their names are those of redis-cli. */
 #define TLS_FLAGS                                                                                  \
@@ -20,20 +18,23 @@
 		    NULL                                                                                   \
 	}
 
+#define TLS_FLAG_COUNT 5
+
 /* Zeroed at first. */
 struct tls_flags {
 	bool is_wanted;
 	struct tls_files files;
 	struct dial_tls dial;
-	char host[IP_TEXT_MAX + 1];
 };
 
 /** Sets a flag by its index in TLS_FLAGS. */
 void tls_flags_set(struct tls_flags *flags, int flag, const char *value);
 
-/** Reads the files. `server` is the text of `address`. Errors: EIO, EINVAL, ENOMEM. */
-int tls_flags_open(struct tls_flags *flags, const char *server, const struct net_address *address,
-                   struct weir_error *error);
+/**
+ * Reads the files. Without --sni the certificate must be for `host`, which is used until
+ * tls_flags_close. Errors: EIO, EINVAL, ENOMEM.
+ */
+int tls_flags_open(struct tls_flags *flags, const char *host, struct weir_error *error);
 void tls_flags_close(struct tls_flags *flags);
 
 #endif

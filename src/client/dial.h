@@ -1,6 +1,6 @@
 /* dial.h: opens a blocking connection to a server, with or without TLS, and logs in. */
-#ifndef LOAD_DIAL_H
-#define LOAD_DIAL_H
+#ifndef CLIENT_DIAL_H
+#define CLIENT_DIAL_H
 
 #include <weir/weir.h>
 

@@ -2,7 +2,7 @@
  * credentials.c: reads the login of a command from flags, a file or the environment, and writes it
  * as a RESP command or an HTTP header.
  */
-#include "cli/credentials.h"
+#include "cli/remote/credentials.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/os/read_file.h"
 #include "base/text/base64.h"
-#include "load/dial.h"
+#include "client/dial.h"
 
 #define FILE_MAX   (1 << 20)
 #define SYNTAX_MAX 80 /* bytes of a command or header around the user and the secret */

@@ -2,9 +2,7 @@
  * tls_flags.c: reads the flags by which a command connects to a server with TLS, and loads the
  * certificates that they name.
  */
-#include "cli/tls_flags.h"
-
-#include <string.h>
+#include "cli/remote/tls_flags.h"
 
 #include "base/error.h"
 
@@ -24,25 +22,8 @@ void tls_flags_set(struct tls_flags *flags, int flag, const char *value)
 		flags->dial.name = value;
 }
 
-/*
- * The name or address that the certificate must be for without --sni: the host of --server, which
- * is an address or "localhost".
- */
-static const char *certificate_name(struct tls_flags *flags, const char *server,
-                                    const struct net_address *address)
-{
-	static const char local[] = "localhost";
-	struct ip ip = net_address_ip(address);
-
-	if (strncasecmp(server, local, sizeof local - 1) == 0)
-		return local;
-	flags->host[ip_format(&ip, flags->host)] = '\0';
-	return flags->host;
-}
-
 /* Checks the flags together, and loads the certificates if --tls is set. */
-int tls_flags_open(struct tls_flags *flags, const char *server, const struct net_address *address,
-                   struct weir_error *error)
+int tls_flags_open(struct tls_flags *flags, const char *host, struct weir_error *error)
 {
 	const struct tls_files *files = &flags->files;
 	struct weir_error inner = {0};
@@ -57,7 +38,7 @@ int tls_flags_open(struct tls_flags *flags, const char *server, const struct net
 	if (!flags->is_wanted)
 		return WEIR_OK;
 	if (!flags->dial.name)
-		flags->dial.name = certificate_name(flags, server, address);
+		flags->dial.name = host;
 	status = tls_context_open(&flags->dial.context, files, &inner);
 	return status == WEIR_OK ? status : error_set(error, status, "--tls: %s", inner.message);
 }

@@ -2,7 +2,7 @@
  * dial.c: opens a blocking connection to a server, with or without TLS, and logs in. For `weir
  * bench` and `weir ask`.
  */
-#include "load/dial.h"
+#include "client/dial.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* credentials.h: reads the flags and environment variables by which a command logs in to a server.
  */
-#ifndef CLI_CREDENTIALS_H
-#define CLI_CREDENTIALS_H
+#ifndef CLI_REMOTE_CREDENTIALS_H
+#define CLI_REMOTE_CREDENTIALS_H
 
 #include <weir/weir.h>
 

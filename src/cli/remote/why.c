@@ -1,0 +1,228 @@
+/*
+ * why.c: the command `weir why`: lists the denials of a key that a server has kept, as a table or
+ * as the JSON of the server.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/time/timestamp.h"
+#include "cli/command.h"
+#include "cli/remote/call.h"
+#include "cli/remote/json_members.h"
+#include "cli/remote/table.h"
+#include "client/http_client.h"
+
+#define DENIALS_MAX 1000 /* the server lists no more at once */
+
+enum { LIMIT, SINCE, JSON, REMOTE };
+
+static const struct flag flags[] = {
+    [LIMIT] = {"limit", "NAME", "only denials by this limit", 0, NULL},
+    [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, or a time", 0, NULL},
+    [JSON] = {"json", NULL, "print the server's JSON", 0, NULL},
+    SERVER_FLAGS(SERVER_HTTP),
+};
+
+struct why {
+	const char *key, *limit, *since;
+	bool is_json;
+	struct server_flags server;
+};
+
+static void add_parameter(struct buffer *path, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	buffer_printf(path, "&%s=", name);
+	http_client_add_encoded(path, slice_of(value));
+}
+
+/*
+ * Appends when a request that was denied at `time` may be repeated. `time` is cut to whole seconds,
+ * so a second is added: the result may be late, but not early.
+ */
+static void add_retry_time(struct table *table, struct slice time, uint64_t retry_after_ms)
+{
+	struct buffer text = {0};
+	uint64_t denied_ns, retry_ns;
+
+	if (retry_after_ms > 0 && timestamp_parse(time, &denied_ns)) {
+		retry_ns = sat_u64((u128)denied_ns + (u128)retry_after_ms * NS_PER_MS + NS_PER_S);
+		if (retry_ns <= TIMESTAMP_MAX_NS)
+			timestamp_add_date(&text, retry_ns);
+	}
+	table_add(table, text.len > 0 ? (struct slice){text.data, text.len} : SLICE("-"));
+	buffer_free(&text);
+}
+
+/* Appends attributes as NAME=VALUE, separated by blanks. */
+static void add_attributes(struct table *table, struct slice object)
+{
+	struct json json = json_of(object);
+	struct slice name, value;
+	struct buffer text = {0};
+
+	if (json_open(&json, '{'))
+		while (json_more(&json, '}') && json_name(&json, &name) && json_text(&json, &value)) {
+			buffer_add(&text, " ", text.len > 0);
+			buffer_add_slice(&text, name);
+			buffer_add(&text, "=", 1);
+			value.len = json_unescape(value, (char *)value.data);
+			buffer_add_slice(&text, value);
+		}
+	table->text.failed |= text.failed;
+	table_add(table, (struct slice){text.data, text.len});
+	buffer_free(&text);
+}
+
+/* Appends a row. */
+static void add_denial(struct table *table, struct slice denial)
+{
+	enum { ID, TIME, RULE, OF_LIMIT, REASON, RETRY, SHADOW, ATTRIBUTES, COUNT };
+	struct json_member members[] = {{"id", {0}},     {"time", {0}},      {"rule", {0}},
+	                                {"limit", {0}},  {"reason", {0}},    {"retry_after_ms", {0}},
+	                                {"shadow", {0}}, {"attributes", {0}}};
+	struct slice time, rule;
+
+	json_members_read(denial, members, COUNT);
+	time = json_value_text(members[TIME].value);
+	rule = json_value_text(members[RULE].value);
+	table_add(table, time);
+	if (json_value_is_true(members[SHADOW].value))
+		table_printf(table, "%.*s (shadow)", (int)u64_min(rule.len, 200), rule.data);
+	else
+		table_add(table, rule.len > 0 ? rule : SLICE("-"));
+	table_add(table, json_value_text(members[OF_LIMIT].value));
+	table_add(table, json_value_text(members[REASON].value));
+	add_retry_time(table, time, json_value_u64(members[RETRY].value));
+	table_add(table, json_value_text(members[ID].value));
+	add_attributes(table, members[ATTRIBUTES].value);
+}
+
+/* Whether the body is a list of objects; counts them. */
+static bool is_list_of_objects(struct slice body, size_t *count)
+{
+	struct json list;
+	struct slice denial;
+
+	*count = 0;
+	if (!json_is_valid(body) || !json_list_open(&list, body))
+		return false;
+	while (json_list_next(&list, &denial)) {
+		if (!json_members_read(denial, NULL, 0))
+			return false;
+		++*count;
+	}
+	return true;
+}
+
+/* Prints a table of the list. */
+static void print_table(struct slice body)
+{
+	static const char *const titles[] = {"TIME",     "RULE", "LIMIT",     "REASON",
+	                                     "RETRY AT", "ID",   "ATTRIBUTES"};
+	struct table table = {.columns = sizeof titles / sizeof *titles};
+	struct buffer text = {0};
+	struct json list;
+	struct slice denial;
+
+	for (size_t i = 0; i < table.columns; i++)
+		table_add(&table, slice_of(titles[i]));
+	json_list_open(&list, body);
+	for (size_t n = 0; n < DENIALS_MAX && json_list_next(&list, &denial); n++)
+		add_denial(&table, denial);
+	table_write(&table, &text);
+	if (text.failed)
+		command_fail("why", "out of memory");
+	else
+		fwrite(text.data, 1, text.len, stdout);
+	table_free(&table);
+	buffer_free(&text);
+}
+
+/* Prints the list. Returns the exit status. */
+static int print_denials(const struct why *why, struct slice body)
+{
+	struct weir_error error;
+	size_t count;
+
+	if (!is_list_of_objects(body, &count)) {
+		call_misunderstood(&why->server, &error);
+		return command_fail("why", "%s", error.message);
+	}
+	if (why->is_json)
+		json_print(stdout, body);
+	else if (count > 0)
+		print_table(body);
+	else
+		command_fail("why", "no denial of '%s' is kept%s%s", why->key, why->since ? " since " : "",
+		             why->since ? why->since : "");
+	return count > 0 ? 0 : 1;
+}
+
+/* Asks the server. Returns the exit status. */
+static int list_denials(const struct why *why)
+{
+	struct buffer path = {0};
+	struct call call = {.method = "GET"};
+	struct http_reply reply = {0};
+	struct weir_error error;
+	int status;
+
+	buffer_printf(&path, "/v1/denials?n=%d", DENIALS_MAX);
+	add_parameter(&path, "key", why->key);
+	add_parameter(&path, "limit", why->limit);
+	add_parameter(&path, "since", why->since);
+	buffer_add(&path, "", 1);
+	if (path.failed)
+		return command_fail("why", "out of memory");
+	call.path = path.data;
+	status = call_server(&why->server, &call, &reply, &error) == CALL_DONE
+	             ? print_denials(why, call_body(&reply))
+	             : command_fail("why", "%s", error.message);
+	http_reply_free(&reply);
+	buffer_free(&path);
+	return status;
+}
+
+static int run_why(int argc, char **argv)
+{
+	struct why why = {0};
+	struct arguments arguments;
+	struct weir_error error;
+	int flag, status;
+
+	arguments_begin(&arguments, &command_why, argc, argv);
+	while ((flag = arguments_next(&arguments)) >= 0) {
+		if (flag == LIMIT)
+			why.limit = arguments.value;
+		else if (flag == SINCE)
+			why.since = arguments.value;
+		else if (flag == JSON)
+			why.is_json = true;
+		else
+			server_flags_set(&why.server, flag - REMOTE, arguments.value);
+	}
+	if (argc - optind != 1)
+		return command_fail("why", "expected KEY, found %d arguments", argc - optind);
+	why.key = argv[optind];
+	if (!*why.key)
+		return command_fail("why", "expected KEY, found an empty one");
+	status = server_flags_open(&why.server, SERVER_HTTP, &error) == WEIR_OK
+	             ? list_denials(&why)
+	             : command_fail("why", "%s", error.message);
+	server_flags_close(&why.server);
+	return status;
+}
+
+const struct command command_why = {
+    .name = "why",
+    .summary = "List the kept denials of a key, by its name or digest, newest first.",
+    .uses = {"KEY [--limit NAME] [--since TIME] [--json] " SERVER_USE},
+    .exits = "0 if there are any, 1 if there is none, 2 on an error",
+    COMMAND_FLAGS(flags),
+    .variables = {CREDENTIALS_VARIABLES},
+    .run = run_why,
+};

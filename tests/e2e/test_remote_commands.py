@@ -1,0 +1,184 @@
+"""Commands that ask a running server: why, key, reset, and ask over HTTP."""
+
+import json
+import re
+
+import pytest
+from harness import ROOT, Server, one_thread, weir
+from test_client_logins import PASSWORD, named, no_login, way  # pylint: disable=unused-import
+from test_tls import certificates  # pylint: disable=unused-import
+from test_users import config_of, users, user as entry  # pylint: disable=unused-import
+
+pytestmark = one_thread
+
+RULES = """
+limits:
+  login: { algorithm: token_bucket, rate: 1/h, burst: 1 }
+  spare: { algorithm: fixed_window, rate: 1/h }
+rules:
+  - { name: by-user, match: { path: /login }, key: [user], limits: [login] }
+  - { name: trial, match: { path: /login }, key: [user], limits: [spare], mode: shadow }
+denials: { per_second: 1000 }
+"""
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+def at(server, protocol="http"):
+    return ["--server", f"127.0.0.1:{server.ports[protocol]}"]
+
+
+@pytest.fixture(scope="module")
+def denying(tmp_path_factory):
+    """A server that has denied `ann` and a key that is not printable, twice each."""
+    server = Server(config=RULES, directory=tmp_path_factory.mktemp("denying"))
+    for user in ("ann", "\x1b[2Jé") * 3:
+        server.post("/v1/acquire", {"attributes": {"path": "/login", "user": user}})
+    yield server
+    assert server.stop() == 0
+
+
+def test_why_lists_denials_newest_first(denying):
+    done = weir("why", "ann", *at(denying))
+    assert (done.returncode, done.stderr) == (0, "")
+    title, *rows = done.stdout.splitlines()
+    assert title.split() == ["TIME", "RULE", "LIMIT", "REASON", "RETRY", "AT", "ID", "ATTRIBUTES"]
+    found = [re.fullmatch(rf"({TIME})  (by-user|trial \(shadow\)) +(login|spare)  over_limit  ({TIME}|- {{19}})  ([0-9a-f]{{16}})", row)
+             for row in rows]
+    assert all(found) and len(found) == 4, rows
+    assert [row[1] for row in found] == sorted((row[1] for row in found), reverse=True)
+    listed = denying.get("/v1/denials?key=ann").json
+    assert [row[5] for row in found] == [denial["id"] for denial in listed]
+    assert all(row[4] > row[1] for row in found if row[3] == "login")
+
+
+def test_why_finds_a_key_by_name_or_digest_and_by_limit_and_time(denying):
+    digest = weir("key", "ann", *at(denying)).stdout.strip()
+    assert re.fullmatch("[0-9a-f]{16}", digest)
+    by_name = weir("why", "ann", "--limit", "login", "--json", *at(denying))
+    assert {(denial["limit"], denial["key"]) for denial in json.loads(by_name.stdout)} == {("login", digest)}
+    assert by_name.stdout.endswith("]\n")
+    assert weir("why", digest, "--limit", "login", "--json", *at(denying)).stdout == by_name.stdout
+    assert weir("why", "ann", "--since", "1h", "--limit", "login", "--json", *at(denying)).stdout == by_name.stdout
+    for flags in (["--since", "2200-01-01T00:00:00Z"], ["--limit", "nosuch"]):
+        done = weir("why", "ann", *flags, *at(denying))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "no denial of 'ann' is kept" in done.stderr
+    done = weir("why", "nobody", "--json", *at(denying))
+    assert (done.returncode, done.stdout, done.stderr) == (1, "[]\n", "")
+
+
+def test_a_key_of_any_bytes_is_found(denying):
+    assert weir("why", "\x1b[2Jé", *at(denying)).stdout.count("over_limit") == 4
+    nobody = weir("why", b"\xff\x1b&key=ann".decode(errors="surrogateescape"), *at(denying))
+    assert nobody.returncode == 1 and r"'\xff\x1b&key=ann'" in nobody.stderr
+    wrong = weir("key", b"\xff".decode(errors="surrogateescape"), *at(denying))
+    assert (wrong.returncode, wrong.stderr) == (2, "weir key: expected UTF-8 in the key over HTTP, found other bytes\n")
+
+
+@pytest.mark.parametrize("words, message", [
+    (["why"], "expected KEY, found 0 arguments"), (["why", "a", "b"], "expected KEY, found 2 arguments"),
+    (["why", ""], "expected KEY, found an empty one"), (["key"], "expected KEY, found 0 arguments"),
+    (["reset", "login"], "expected LIMIT KEY, found 1 arguments"),
+    (["why", "k", "--since", "soon"],
+     "expected since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h, found 'soon'"),
+    (["key", "k" * 1100], "expected")])
+def test_wrong_arguments_exit_with_2(denying, words, message):
+    done = weir(*words, *at(denying))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("url", [False, True])
+def test_reset_makes_a_limit_forget_a_key(serve, url):
+    server = serve(config=RULES)
+    flags = ["--server", f"http://127.0.0.1:{server.http}"] if url else at(server, "resp")
+    for _ in range(2):
+        assert weir("ask", "login", "k", *flags).returncode == 0
+        assert weir("ask", "login", "k", *flags).returncode == 1
+        done = weir("reset", "login", "k", *flags)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "login k: reset, 1 of 1 left\n", "")
+    assert weir("reset", "nosuch", "k", *flags).returncode == 2
+
+
+@pytest.mark.parametrize("words", [
+    ["login", "k"], ["login", "k", "--peek"], ["login", "k", "--cost", "0"], ["login", "k", "--cost", "2"], ["nosuch", "k"],
+    ["--attr", "path=/login", "--attr", "user=\"ann\"\\"], ["--attr", "path=/login", "--attr", "user=x", "--peek"],
+    ["--attr", "path=/nowhere"], ["login", "k" * 1100]])
+def test_ask_says_the_same_over_http_and_resp(serve, words):
+    said = []
+    for protocol in "http", "resp":
+        server = serve(config=RULES)
+        prefix = "http://" if protocol == "http" else ""
+        runs = [weir("ask", *words, "--server", f"{prefix}127.0.0.1:{server.ports[protocol]}") for _ in range(2)]
+        said.append([(done.returncode, re.sub(r"(?<=in )\d+ ms", "N ms", done.stdout), done.stderr.replace("ERR ", ""))
+                     for done in runs])
+    assert said[0] == said[1]
+
+
+def test_each_command_reaches_a_server_over_each_transport(way):
+    """With a login of the environment; `everything` may all."""
+    flags = {name: [*flags, *named("everything")] for name, flags in way.items()}
+    digest = weir("key", "k", *flags["http"], env=PASSWORD)
+    assert (digest.returncode, digest.stderr) == (0, "")
+    assert weir("why", "k", *flags["http"], env=PASSWORD).returncode == 1
+    assert weir("reset", "login", "k", *flags["resp"], env=PASSWORD).returncode == 0
+    address = way["http"][1]
+    if not address.startswith("unix:"):
+        url = [f"https://{address}" if "--tls" in way["http"] else f"http://{address}"]
+        rest = [flag for flag in flags["http"][2:] if flag != "--tls"]
+        for words in (["key", "k"], ["reset", "login", "k"], ["ask", "login", "k"]):
+            assert weir(*words, "--server", *url, *rest, env=PASSWORD).returncode == 0
+
+
+def test_a_user_without_the_right_is_refused(users):
+    asker = {"WEIR_TOKEN": "weir_asker"}
+    why = weir("why", "k", *at(users), env=asker)
+    assert why.returncode == 2 and "expected" in why.stderr
+    for flags in (at(users, "resp"), ["--server", f"http://127.0.0.1:{users.http}"]):
+        done = weir("reset", "login", "k", *flags, env=asker)
+        assert done.returncode == 1 and done.stderr.startswith("weir reset: ") and not done.stdout
+        wrong = weir("reset", "login", "k", *flags, env={"WEIR_TOKEN": "guess"})
+        assert wrong.returncode == 1 and "guess" not in wrong.stderr
+
+
+def test_the_address_comes_from_the_environment(serve):
+    server = serve(config=RULES)
+    env = {"WEIR_SERVER": f"http://localhost:{server.http}/"}
+    assert weir("ask", "login", "k", env=env).returncode == 0
+    assert weir("ask", "login", "k", env=env).returncode == 1
+    assert weir("why", "k", env=env).returncode == 0
+    bench = weir("bench", "--limit", "login", "--keys", 1, "--requests", 3, "--connections", 1, "--json", env=env)
+    assert bench.returncode == 0 and json.loads(bench.stdout)["denied"] == 2
+    assert weir("ask", "login", "k", *at(server, "resp"), env=env).returncode == 1  # a flag beats it
+    assert "WEIR_SERVER: expected" in weir("why", "k", env={"WEIR_SERVER": "nonsense"}).stderr
+
+
+@pytest.mark.parametrize("address, message", [
+    ("http://user:secret@h:1/", "found a URL with a login"), ("http://h:1/v1", "found a URL with a path"),
+    ("http://h:1?x", "found a URL with a path"), ("http://", "found a URL with no host"), ("http://:80", "no host"),
+    ("http://h:70000", "expected"), ("http://[::1]x:1", "expected"), ("http://" + "h" * 300, "expected"), ("", "expected"),
+    ("ftp://h:1", "expected"), ("nosuch.invalid:80", "can't find the host nosuch.invalid"), ("127.0.0.1", "expected"),
+    ("127.0.0.1:1", "no answer from 127.0.0.1:1: Connection refused"), ("http://[::1]:1", "no answer from http://[::1]:1"),
+    ("unix:/nosuch/socket", "No such file")])
+def test_an_address_that_is_wrong_is_an_error(address, message):
+    done = weir("why", "k", "--server", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and "secret" not in done.stderr
+
+
+def test_tls_and_a_url_without_it_contradict_each_other():
+    done = weir("why", "k", "--tls", "--server", "http://127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (2, "weir why: expected https:// in --server beside --tls, found http://\n")
+
+
+def test_the_other_protocols_port_is_named(denying):
+    done = weir("why", "k", *at(denying, "resp"))
+    assert done.returncode == 2 and "expected Weir's HTTP address" in done.stderr
+    done = weir("bench", "--protocol", "resp", "--server", f"http://127.0.0.1:{denying.http}")
+    assert done.returncode == 2 and "expected --protocol http" in done.stderr
+
+
+def test_operations_page_shows_the_table_as_it_is():
+    page = (ROOT / "docs/operations.md").read_text()
+    assert re.search(rf"^TIME +RULE +LIMIT +REASON +RETRY AT +ID +ATTRIBUTES\n{TIME}  login-by-ip  login +over_limit  {TIME}  [0-9a-f]{{16}}$",
+                     page, re.M)

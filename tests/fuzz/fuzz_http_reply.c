@@ -1,0 +1,38 @@
+/* Reads a reply of HTTP in any pieces: each piece begins with its length. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "client/http_reply.h"
+
+#define BODY_MAX 256
+
+/* The next piece of *rest. */
+static struct slice cut_piece(struct slice *rest)
+{
+	size_t len = (unsigned char)*rest->data;
+	struct slice piece = {rest->data + 1, len < rest->len - 1 ? len : rest->len - 1};
+
+	*rest = (struct slice){piece.data + piece.len, rest->len - 1 - piece.len};
+	return piece;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct slice rest = {(const char *)data, size};
+	struct weir_error error = {0};
+	struct http_reply reply;
+	int status = WEIR_OK;
+
+	http_reply_open(&reply, BODY_MAX);
+	while (rest.len > 0 && status == WEIR_OK)
+		status = http_reply_read(&reply, cut_piece(&rest), &error);
+	if (status == WEIR_OK)
+		status = http_reply_end(&reply, &error);
+	if (reply.has_ended != (status == WEIR_OK) || (status != WEIR_OK) != (*error.message != '\0') ||
+	    reply.body.len > BODY_MAX)
+		abort();
+	http_reply_free(&reply);
+	return 0;
+}
