@@ -40,6 +40,7 @@ enum request_kind {
 	                    login, the user that the connection had when it began */
 	REQUEST_DENIALS, /* /v1/denials: those that are kept */
 	REQUEST_DIGEST,  /* /v1/key: what stands for a key where its name is not shown */
+	REQUEST_STATUS,  /* /v1/status: what the server runs; a page, too */
 	REQUEST_KIND_COUNT
 };
 

@@ -45,7 +45,7 @@ ASKS = [
 CHANGES = [post("/v1/refund", {"limit": "login", "key": "{key}"}),
            post("/v1/reset", {"limit": "login", "key": "{key}"})]
 ADMINISTRATES = [post("/v1/shed", {"limit": "relief", "deny": 1}), get("/v1/limits"),
-                 get("/v1/top"), get("/v1/denials"), post("/v1/key", {"key": "k"})]
+                 get("/v1/top"), get("/v1/denials"), get("/v1/status"), post("/v1/key", {"key": "k"})]
 
 
 @pytest.fixture(scope="module")

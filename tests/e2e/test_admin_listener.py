@@ -8,7 +8,7 @@ from harness import CONFIG, PATIENCE, Answer, Wire, weir
 
 SHED = CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.5 }\nrules:")
 
-ADMIN = [("GET", "/v1/limits", None), ("GET", "/v1/top", None), ("GET", "/v1/denials", None), ("GET", "/dump/policy", None),
+ADMIN = [("GET", "/v1/limits", None), ("GET", "/v1/top", None), ("GET", "/v1/denials", None), ("GET", "/v1/status", None), ("GET", "/dump/policy", None),
          ("POST", "/v1/shed", {"limit": "relief", "deny": 0.5})]
 OTHERS = [("GET", "/healthz", None), ("GET", "/metrics", None), ("GET", "/v1/peek/login?key=k", None),
           ("POST", "/v1/acquire", {"limit": "login", "key": "k"}),

@@ -516,6 +516,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 	case REQUEST_TOP:
 	case REQUEST_DENIALS:
 	case REQUEST_DIGEST:
+	case REQUEST_STATUS:
 		buffer_add_slice(answer->body, reply->body);
 		break;
 	case REQUEST_HEALTH:

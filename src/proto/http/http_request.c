@@ -418,6 +418,7 @@ static const struct http_route routes[] = {
     ROUTE("/v1/top", ADMIN, READ, TOP, ACQUIRE, top),
     ROUTE("/v1/key", ADMIN, POST, DIGEST, ACQUIRE, body),
     ROUTE("/v1/denials", ADMIN, READ, DENIALS, ACQUIRE, denials),
+    ROUTE("/v1/status", ADMIN, READ, STATUS, ACQUIRE, nothing),
     ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
 #undef ROUTE
 #define ROUTE(path, class, kind, op, read)                                                         \

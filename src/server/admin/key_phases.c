@@ -174,3 +174,19 @@ size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_pha
 	pthread_mutex_unlock(&phases->mutex);
 	return n;
 }
+
+size_t key_phases_list_open(struct key_phases *phases, struct key_phase *out, size_t max)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&phases->mutex);
+	for (size_t i = 0; i < KEY_PHASES_KEPT && n < max; i++) {
+		const struct set *set = &phases->sets[i / SET_KEYS];
+		enum breaker_phase phase = recorded_phase(set, i % SET_KEYS);
+
+		if (phase == BREAKER_OPEN || phase == BREAKER_FORCED_OPEN)
+			out[n++] = set->keys[i % SET_KEYS];
+	}
+	pthread_mutex_unlock(&phases->mutex);
+	return n;
+}

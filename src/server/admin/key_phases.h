@@ -60,5 +60,7 @@ const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEX
 /** Copies the limit's keys that are not closed, `max` at most. Returns how many. */
 size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out,
                        size_t max);
+/** The same for keys of all limits that are recorded as open, or forced open. */
+size_t key_phases_list_open(struct key_phases *phases, struct key_phase *out, size_t max);
 
 #endif

@@ -277,6 +277,16 @@ uint64_t metrics_answered(const struct metrics *metrics, const struct named_coun
 	                    offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
 }
 
+uint64_t metrics_pending_answers(const struct metrics *metrics)
+{
+	return sum_counters(loop_counters_of(metrics), offsetof(struct metrics_loop, pending_answers));
+}
+
+uint64_t metrics_denials_left_out(const struct metrics *metrics)
+{
+	return sum_counters(loop_counters_of(metrics), offsetof(struct metrics_loop, denials_left_out));
+}
+
 static void add_metric_head(struct buffer *out, const char *name, const char *type,
                             const char *help)
 {

@@ -60,7 +60,7 @@ struct metrics_loop {
 	_Atomic uint64_t pending_answers; /* pending answers now */
 	_Atomic uint64_t cancelled;       /* answers whose client left before */
 	_Atomic uint64_t continued;       /* counts a batch once for each iteration that continues it */
-	_Atomic uint64_t denials_left_out; /* of the sample of denials */
+	_Atomic uint64_t denials_left_out;  /* of the sample of denials */
 	_Atomic uint64_t transaction_bytes; /* of codec_bounds.session_bytes, now */
 };
 
@@ -134,6 +134,10 @@ static inline struct metrics_answers *metrics_answers_of(const struct named_coun
 {
 	return (struct metrics_answers *)rule->loops + loop;
 }
+
+/** The sums of all loops: answers that are pending now, and denials that were not kept. */
+uint64_t metrics_pending_answers(const struct metrics *metrics);
+uint64_t metrics_denials_left_out(const struct metrics *metrics);
 
 /** Counts a reload at `wall_ns`. Loading at the start is not counted. */
 void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns);

@@ -1,7 +1,7 @@
 /*
  * page.c: renders long answers that are the same for all clients: /metrics, the lists of limits and
- * of denied keys, and the pages of Koala. A worker renders a page once for all requests that it has
- * read together (an intake).
+ * of denied keys, the status of the server, and the pages of Koala. A worker renders a page once
+ * for all requests that it has read together (an intake).
  */
 #include "server/admin/page.h"
 
@@ -9,6 +9,7 @@
 #include "server/admin/limit_list.h"
 #include "server/requests/koala.h"
 #include "server/requests/work_error.h"
+#include "server/start/status_page.h"
 
 /* The assumed size of a page that was never rendered. */
 #define ASSUMED_SIZE ((size_t)16 << 10)
@@ -108,6 +109,7 @@ static int (*const renderers[REQUEST_KIND_COUNT])(struct decider *decider, struc
     [REQUEST_TOP] = render_top,
     [REQUEST_POLICY] = koala_list_rules,
     [REQUEST_COUNTERS] = koala_list_counters,
+    [REQUEST_STATUS] = status_page_render,
 };
 
 size_t page_size(const struct pages *pages, enum request_kind kind)

@@ -1,5 +1,6 @@
 /*
- * page.h: renders long answers that are the same for all clients: metrics, limits, denied keys.
+ * page.h: renders long answers that are the same for all clients: metrics, limits, denied keys,
+ * status.
  *
  * Many clients may ask at once, so a worker renders a page once for all requests of an intake.
  */
@@ -10,7 +11,8 @@
 
 static inline bool page_is_requested(const struct request *request)
 {
-	return request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS;
+	return (request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS) ||
+	       request->kind == REQUEST_STATUS;
 }
 
 /** About how many bytes the page takes. */

@@ -36,6 +36,7 @@ int server_config_open(const struct weir_config_files *files, struct server_conf
 		return status;
 	}
 	config->references = 1;
+	config->read_ns = os_wall_ns();
 	*out = config;
 	return WEIR_OK;
 }

@@ -23,12 +23,13 @@
 struct server_config {
 	_Atomic size_t references;
 	struct server_config *_Atomic successor; /* set once another has replaced it */
+	uint64_t read_ns;                        /* when its files were read, Unix */
 	struct weir_config *rules;
 	weir_engine *engine;
-	struct users *users;     /* NULL if there are none */
-	struct tls_context *tls; /* of its listeners, or NULL */
+	struct users *users;                    /* NULL if there are none */
+	struct tls_context *tls;                /* of its listeners, or NULL */
 	struct named_counters **limit_counters; /* in the order of the engine's limits, and two more */
-	struct named_counters **rule_counters; /* in the order of the rules */
+	struct named_counters **rule_counters;  /* in the order of the rules */
 	size_t adhoc_counters_index; /* index in `limit_counters` of limits that come with requests */
 	size_t no_limit_counters_index; /* and of requests to which no limit applies */
 	/* bit `index` of each store at Redis with limits; its answers come later than the call */

@@ -180,7 +180,8 @@ void reload_log_warnings(struct server *server)
 struct reader_context {
 	struct log *log;
 	const char *error_event; /* the event that an error is logged as */
-	bool has_errors;
+	size_t error_count;
+	struct buffer first_error;
 	struct file_watch *watch; /* for the files that are read */
 };
 
@@ -189,11 +190,13 @@ static void log_config_remark(void *context, const struct weir_config_remark *re
 {
 	struct reader_context *reader_context = context;
 
-	if (remark->is_error)
-		log_remark(reader_context->log, reader_context->error_event, remark);
-	else
+	if (!remark->is_error) {
 		log_config_warning(reader_context->log, remark);
-	reader_context->has_errors |= remark->is_error;
+		return;
+	}
+	log_remark(reader_context->log, reader_context->error_event, remark);
+	if (reader_context->error_count++ == 0)
+		log_add_remark(&reader_context->first_error, remark);
 }
 
 /* Called by the reader for each file before it opens it. */
@@ -205,10 +208,24 @@ static void watch_config_file(void *context, const char *path)
 		log_event(reader_context->log, LOG_WARNING, "not_watched", {"file", path});
 }
 
+/* Shows the first error of the files, and how many others there are, in /v1/status. */
+static void show_file_errors(struct server *server, struct reader_context *reader_context)
+{
+	struct buffer *text = &reader_context->first_error;
+
+	if (reader_context->error_count > 1)
+		buffer_printf(text, " (1 of %zu errors)", reader_context->error_count);
+	buffer_add(text, "", 1); /* a NUL */
+	server_status_set_reload_error(&server->shared.status,
+	                               text->failed ? "out of memory" : text->data);
+	buffer_free(text);
+}
+
 int reload_read(struct server *server, const char *event, struct server_config **out,
                 struct weir_error *error)
 {
-	struct reader_context reader_context = {server->shared.log, event, false, &server->watch};
+	struct reader_context reader_context = {
+	    .log = server->shared.log, .error_event = event, .watch = &server->watch};
 	const struct weir_config_files files = {.paths = server->settings.files,
 	                                        .count = server->settings.file_count,
 	                                        .say = log_config_remark,
@@ -218,8 +235,11 @@ int reload_read(struct server *server, const char *event, struct server_config *
 
 	file_watch_reset(&server->watch);
 	status = server_config_open(&files, out, error);
+	if (reader_context.error_count == 0)
+		return status;
+	show_file_errors(server, &reader_context);
 	/* errors that were logged already have no message */
-	return reader_context.has_errors ? error_set(error, status, "%s", "") : status;
+	return error_set(error, status, "%s", "");
 }
 
 void reload_warn_of_exposure(const struct server *server)
@@ -286,6 +306,23 @@ static int reload_config(struct server *server, struct server_config *config,
 	return WEIR_OK;
 }
 
+/* Logs why a reload failed, and shows it in /v1/status. `path` is the file, or NULL. */
+static void log_reload_error(struct server *server, const char *path,
+                             const struct weir_error *error)
+{
+	struct buffer text = {0};
+
+	log_error(server->shared.log, "reload_failed", path, error);
+	if (path)
+		log_add_error(&text, path, error);
+	else
+		buffer_add_text(&text, error->message);
+	buffer_add(&text, "", 1); /* a NUL */
+	server_status_set_reload_error(&server->shared.status,
+	                               text.failed ? error->message : text.data);
+	buffer_free(&text);
+}
+
 /* Reads and applies the files. Logs why that failed, or what the new configuration has. */
 static void reload_files(struct server *server)
 {
@@ -299,10 +336,11 @@ static void reload_files(struct server *server)
 	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
 	if (status != WEIR_OK) {
 		if (*error.message)
-			log_error(log, "reload_failed", config ? config->rules->file : NULL, &error);
+			log_reload_error(server, config ? config->rules->file : NULL, &error);
 		server_config_release(config);
 		return;
 	}
+	server_status_set_reload_error(&server->shared.status, NULL);
 	log_event(log, LOG_INFO, "reloaded", {"file", server->files},
 	          {"limits", .number = server->config->rules->limit_count},
 	          {"rules", .number = server->config->rules->rule_count});

@@ -15,6 +15,7 @@
 #include "server/admin/metrics.h"
 #include "server/admin/overrides.h"
 #include "server/denials/denial_sample.h"
+#include "server/start/server_status.h"
 #include "server/stores/group_list.h"
 #include "server/stores/report_poll.h"
 #include "server/stores/stores.h"
@@ -26,6 +27,7 @@ struct worker_shared {
 	struct metrics *metrics;
 	struct top *top;
 	struct key_phases *phases;
+	struct server_status status;
 	struct denial_sample *denials; /* NULL if none are kept */
 	struct log *log;
 	struct events *events; /* those of the log */

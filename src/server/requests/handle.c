@@ -12,13 +12,13 @@
 #include "base/prng.h"
 #include "base/error.h"
 #include "rules/model.h"
+#include "server/access/client_attributes.h"
 #include "server/access/client_login.h"
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
 #include "server/requests/adhoc_key.h"
 #include "server/requests/split_batch.h"
-#include "server/access/client_ip.h"
 #include "server/requests/per_rule.h"
 #include "server/denials/denial_list.h"
 #include "server/requests/koala.h"
@@ -145,29 +145,6 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		prepare_permit(decider, work, r);
 }
 
-/* Copies the attributes with the address of the proxy's client as `ip`. Returns 0 or ENOMEM. */
-static int add_client_ip(struct decider *decider, const struct net_conn *conn,
-                         const struct request *r, struct engine_attributes *out)
-{
-	const struct weir_config *rules = decider->config->rules;
-	struct ip ip = client_ip(net_conn_peer(conn), r->forwarded_for, rules->trusted_proxies,
-	                         rules->trusted_proxy_count);
-	size_t n = 0;
-	struct weir_attribute *attributes =
-	    arena_array(&decider->arena, r->attribute_count + 1, sizeof *attributes);
-	char *text = arena_alloc(&decider->arena, IP_TEXT_MAX);
-
-	if (!attributes || !text)
-		return WEIR_ENOMEM;
-	for (size_t i = 0; i < r->attribute_count; i++)
-		if (strcmp(r->attributes[i].name, "ip") != 0)
-			attributes[n++] = r->attributes[i];
-	attributes[n++] = (struct weir_attribute){"ip", text, ip_format(&ip, text)};
-	out->items = attributes;
-	out->count = n;
-	return WEIR_OK;
-}
-
 /*
  * Prepares a request whose limits the rules choose by its attributes. Behind a proxy no key is too
  * long: its parts are headers of the proxy's client, which could pass by a long one otherwise,
@@ -188,7 +165,8 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 		permissions_refuse_proxy(decider, work);
 		return;
 	}
-	status = r->from_proxy ? add_client_ip(decider, work->conn, r, &attributes) : WEIR_OK;
+	status =
+	    r->from_proxy ? client_attributes_add_ip(decider, work->conn, r, &attributes) : WEIR_OK;
 	if (status == WEIR_OK && !r->permit.data) /* a permit lists its limits */
 		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
@@ -440,6 +418,7 @@ static const struct {
     [REQUEST_METRICS] = {prepare_nothing, page_finish},
     [REQUEST_LIMITS] = {prepare_nothing, page_finish},
     [REQUEST_TOP] = {prepare_nothing, page_finish},
+    [REQUEST_STATUS] = {prepare_nothing, page_finish},
     [REQUEST_POLICY] = {prepare_nothing, page_finish},
     [REQUEST_COUNTERS] = {prepare_nothing, page_finish},
     [REQUEST_DENIALS] = {prepare_nothing, denial_list_finish},

@@ -20,6 +20,8 @@
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 
+_Static_assert(LISTENERS <= SERVER_STATUS_LISTENERS, "/v1/status shows all listeners");
+
 #define SIGNAL_POLL_MS 100 /* between two looks for signals, without a descriptor for them */
 
 static int open_workers(struct server *server, struct weir_error *error)
@@ -211,6 +213,21 @@ static void log_started(struct server *server)
 	reload_log_warnings(server);
 }
 
+/* Tells /v1/status what does not change while the server runs. */
+static void fill_status(struct server *server)
+{
+	struct server_status *status = &server->shared.status;
+
+	status->files = server->settings.files;
+	status->file_count = server->settings.file_count;
+	status->table_path = server->plan.path;
+	status->listener_count = server->listener_count;
+	for (size_t i = 0; i < server->listener_count; i++)
+		status->listeners[i] = (struct server_status_listener){server->listeners[i].name,
+		                                                       &server->listeners[i].address,
+		                                                       server->listeners[i].uses_tls};
+}
+
 /*
  * Opens the listeners, runs the workers until a signal ends the server, and joins them. Returns 0,
  * or the error that kept it from starting. The lines "listening: …" have the same form in both log
@@ -235,6 +252,7 @@ static int serve_until_signal(struct server *server, struct weir_error *error)
 	server->shared.has_admin = count > LISTENER_ADMIN;
 	for (size_t i = 0; status == WEIR_OK && i < count; i++)
 		status = listener_open(&listeners[i], server->workers, server->worker_count, error);
+	fill_status(server);
 	if (status == WEIR_OK)
 		reload_warn_of_exposure(server);
 	for (size_t i = 0; status == WEIR_OK && i < server->worker_count; i++) {
@@ -271,6 +289,7 @@ int server_run(const struct settings *flags)
 	enum log_format format;
 	int status;
 
+	server_status_open(&server.shared.status);
 	settings_add_environment(&server.settings, getenv);
 	settings_format_files(&server.settings, server.files);
 	status = settings_log_format(&server.settings, &format, &error);
@@ -297,5 +316,6 @@ int server_run(const struct settings *flags)
 		log_error(server.shared.log, "start_failed",
 		          server.config ? server.config->rules->file : NULL, &error);
 	close_server(&server);
+	server_status_close(&server.shared.status);
 	return status == WEIR_OK ? 0 : 1;
 }

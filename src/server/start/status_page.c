@@ -1,0 +1,220 @@
+/* status_page.c: renders /v1/status, what a server runs, as a JSON object. */
+#include "server/start/status_page.h"
+
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "engine/table.h"
+#include "redis/redis.h"
+#include "rules/model.h"
+#include "server/requests/decider.h"
+
+/* Some keys that are recorded as open may be closed by now, so more are looked at than shown. */
+#define OPEN_KEYS_VIEWED ((size_t)4 * STATUS_PAGE_OPEN_BREAKERS)
+
+static void add_string(struct buffer *out, struct slice text)
+{
+	buffer_add(out, "\"", 1);
+	buffer_add_json(out, text);
+	buffer_add(out, "\"", 1);
+}
+
+static void add_text_member(struct buffer *out, const char *name, const char *text)
+{
+	buffer_printf(out, ",\"%s\":", name);
+	add_string(out, slice_of(text));
+}
+
+static void add_number_member(struct buffer *out, const char *name, uint64_t number)
+{
+	buffer_printf(out, ",\"%s\":%llu", name, (unsigned long long)number);
+}
+
+static void add_listeners(const struct server_status *status, struct buffer *out)
+{
+	char address[NET_ADDRESS_TEXT_MAX];
+
+	buffer_add_text(out, ",\"listeners\":[");
+	for (size_t i = 0; i < status->listener_count; i++) {
+		const struct server_status_listener *listener = &status->listeners[i];
+
+		net_address_format(listener->address, address);
+		buffer_add_text(out, i > 0 ? ",{\"protocol\":" : "{\"protocol\":");
+		add_string(out, slice_of(listener->name));
+		add_text_member(out, "address", address);
+		buffer_printf(out, ",\"tls\":%s}", listener->uses_tls ? "true" : "false");
+	}
+	buffer_add(out, "]", 1);
+}
+
+static void add_configuration(struct server_status *status, const struct server_config *config,
+                              struct buffer *out)
+{
+	char error[SERVER_STATUS_ERROR_MAX];
+
+	pthread_mutex_lock(&status->mutex);
+	memcpy(error, status->reload_error, sizeof error);
+	pthread_mutex_unlock(&status->mutex);
+	buffer_add_text(out, ",\"configuration\":{\"files\":[");
+	for (size_t i = 0; i < status->file_count; i++) {
+		buffer_add(out, ",", i > 0);
+		add_string(out, slice_of(status->files[i]));
+	}
+	buffer_add_text(out, "],\"read\":\"");
+	timestamp_add_date(out, config->read_ns);
+	buffer_add_text(out, "\",\"error\":");
+	if (*error)
+		add_string(out, slice_of(error));
+	else
+		buffer_add_text(out, "null");
+	buffer_add(out, "}", 1);
+}
+
+static void add_store(struct buffer *out, const char *name, const char *kind, const char *address,
+                      bool is_reachable)
+{
+	buffer_add_text(out, "{\"name\":");
+	add_string(out, slice_of(name));
+	add_text_member(out, "kind", kind);
+	add_text_member(out, "address", address);
+	buffer_printf(out, ",\"reachable\":%s}", is_reachable ? "true" : "false");
+}
+
+/* Adds the server's own table, and each Redis that the running configuration uses. */
+static void add_stores(struct decider *decider, struct buffer *out)
+{
+	const struct worker_shared *shared = decider->shared;
+	const char *path = shared->status.table_path;
+	const char *kind = *path ? "file" : "memory";
+
+	buffer_add_text(out, ",\"stores\":[");
+	add_store(out, kind, kind, path, true);
+	for (size_t i = 0; i < store_clients_count(decider->store_clients); i++) {
+		const struct store *store = decider->store_clients->by_store[i]->store;
+		bool is_used = (decider->config->remote_stores >> i & 1) || store == shared->stores.main;
+		struct redis_stats stats;
+
+		if (!is_used)
+			continue;
+		redis_store_stats(store, &stats);
+		buffer_add(out, ",", 1);
+		add_store(out, redis_store_name(store), "redis", redis_store_name(store), stats.is_up);
+	}
+	buffer_add(out, "]", 1);
+}
+
+static int by_limit(const void *left, const void *right)
+{
+	const struct key_phase *a = left, *b = right;
+
+	return (a->limit > b->limit) - (a->limit < b->limit);
+}
+
+/* Returns the first of the keys, which are sorted by limit, that belongs to the limit; or `n`. */
+static size_t first_of_limit(const struct key_phase *keys, size_t n, uint64_t limit)
+{
+	size_t begin = 0;
+
+	while (begin < n) {
+		size_t middle = begin + (n - begin) / 2;
+
+		if (keys[middle].limit < limit)
+			begin = middle + 1;
+		else
+			n = middle;
+	}
+	return begin;
+}
+
+/* Whether the key is open now: the time since its phase was recorded may have ended it. */
+static bool is_open(struct decider *decider, const struct weir_limit *limit, uint64_t hash)
+{
+	struct algo_decision decision;
+
+	engine_view(&decider->context, limit, hash, &decision);
+	return decision.phase == BREAKER_OPEN || decision.phase == BREAKER_FORCED_OPEN;
+}
+
+static int add_open_breakers(struct decider *decider, struct buffer *out)
+{
+	const struct weir_engine *engine = decider->config->engine;
+	struct key_phase *keys = arena_array(&decider->arena, OPEN_KEYS_VIEWED, sizeof *keys);
+	size_t n, shown = 0;
+
+	if (!keys)
+		return WEIR_ENOMEM;
+	n = key_phases_list_open(decider->shared->phases, keys, OPEN_KEYS_VIEWED);
+	qsort(keys, n, sizeof *keys, by_limit);
+	buffer_add_text(out, ",\"open_breakers\":[");
+	for (size_t i = 0; n > 0 && i < engine_limit_count(engine); i++) {
+		const struct weir_limit *limit = engine_limit_at(engine, i);
+		uint64_t identity = limit->algo.identity;
+		size_t at = algo_has_phases(&limit->algo) ? first_of_limit(keys, n, identity) : n;
+
+		for (; at < n && keys[at].limit == identity && shown < STATUS_PAGE_OPEN_BREAKERS; at++) {
+			if (!is_open(decider, limit, keys[at].hash))
+				continue;
+			buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
+			add_string(out, slice_of(limit->name));
+			buffer_add_text(out, ",\"key\":\"");
+			buffer_add_json(out, (struct slice){keys[at].name, keys[at].len});
+			buffer_add_text(out, keys[at].is_truncated ? "…\"}" : "\"}");
+		}
+	}
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}
+
+/* The keys at a Redis are not counted: counting them would read all of its memory. */
+static void add_usage(struct decider *decider, struct buffer *out)
+{
+	struct worker_shared *shared = decider->shared;
+	const struct weir_config *rules = decider->config->rules;
+	struct weir_table_stats table;
+
+	weir_table_stats(shared->table, decider->context.at.now_ns, &table);
+	add_number_member(out, "limits", rules->limit_count);
+	add_number_member(out, "rules", rules->rule_count);
+	if (shared->stores.main)
+		buffer_add_text(out, ",\"keys\":null");
+	else
+		add_number_member(out, "keys", table.live);
+	add_number_member(out, "capacity", table.capacity);
+	add_number_member(
+	    out, "connections",
+	    atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed) +
+	        atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed));
+	add_number_member(out, "waiting", metrics_pending_answers(shared->metrics));
+}
+
+static void add_denials(const struct worker_shared *shared, struct buffer *out)
+{
+	uint64_t kept = shared->denials ? denial_sample_count(shared->denials) : 0;
+
+	buffer_printf(out, ",\"denials\":{\"kept\":%llu,\"left_out\":%llu}", (unsigned long long)kept,
+	              (unsigned long long)metrics_denials_left_out(shared->metrics));
+}
+
+int status_page_render(struct decider *decider, struct buffer *out)
+{
+	struct worker_shared *shared = decider->shared;
+	struct server_status *status = &shared->status;
+	uint64_t running_ns = sat_sub(os_monotonic_ns(), status->started_monotonic_ns);
+	bool is_stopping = atomic_load_explicit(&shared->stopping, memory_order_relaxed);
+
+	buffer_add_text(out, "{\"version\":");
+	add_string(out, slice_of(weir_version()));
+	add_number_member(out, "uptime_s", running_ns / NS_PER_S);
+	buffer_add_text(out, ",\"started\":\"");
+	timestamp_add_date(out, status->started_ns);
+	buffer_printf(out, "\",\"ready\":%s", is_stopping ? "false" : "true");
+	add_listeners(status, out);
+	add_configuration(status, decider->config, out);
+	add_stores(decider, out);
+	add_usage(decider, out);
+	if (add_open_breakers(decider, out) != WEIR_OK)
+		return WEIR_ENOMEM;
+	add_denials(shared, out);
+	buffer_add(out, "}", 1);
+	return WEIR_OK;
+}

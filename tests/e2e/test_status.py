@@ -1,0 +1,136 @@
+"""GET /v1/status: what a server runs."""
+
+import calendar
+import json
+import signal
+import time
+
+from harness import Http, Wire, encode, until
+
+CONFIG = """
+limits:
+  login: { algorithm: token_bucket, rate: 2/h, burst: 2 }
+  back: { algorithm: breaker, minimum: 1, sleep: 1h, permit_timeout: 1h }
+rules:
+  - { name: by-user, match: { path: [/login] }, key: [user], limits: [login] }
+"""
+
+
+def status(server, headers=None):
+    answer = server.get("/v1/status", headers or {})
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def seconds(text):
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def test_it_says_what_runs_since_when_and_by_which_files(serve):
+    before = int(time.time())
+    server = serve("--capacity", "1000", config=CONFIG)  # keys of small tables are counted exactly
+    for _ in range(4):
+        server.post("/v1/acquire", {"attributes": {"path": "/login", "user": "ann"}})
+    shown = status(server)
+    assert list(shown) == ["version", "uptime_s", "started", "ready", "listeners", "configuration", "stores", "limits",
+                           "rules", "keys", "capacity", "connections", "waiting", "open_breakers", "denials"]
+    assert before <= seconds(shown["started"]) <= seconds(shown["configuration"]["read"]) <= time.time()
+    assert shown["uptime_s"] <= time.time() - before
+    assert shown["ready"] is True
+    assert shown["listeners"] == [{"protocol": "http", "address": server.addresses["http"], "tls": False},
+                                  {"protocol": "resp", "address": server.addresses["resp"], "tls": False}]
+    assert shown["configuration"]["files"] == [str(server.config)]
+    assert shown["configuration"]["error"] is None
+    assert shown["stores"] == [{"name": "memory", "kind": "memory", "address": "", "reachable": True}]
+    assert (shown["limits"], shown["rules"], shown["keys"], shown["waiting"]) == (2, 1, 1, 0)
+    until(lambda: status(server)["connections"] == 1, "the earlier connections to be closed")
+    assert shown["open_breakers"] == []
+    assert shown["denials"] == {"kept": 2, "left_out": 0}
+    assert server.stop() == 0
+
+
+def test_a_reload_that_failed_is_shown_until_one_succeeds(serve):
+    server = serve(config=CONFIG)
+    read = status(server)["configuration"]["read"]
+    server.reload(CONFIG.replace("2/h", "0/h").replace("minimum: 1", "minimum: none"))
+    until(lambda: status(server)["configuration"]["error"], "the error of the reload")
+    failed = status(server)["configuration"]
+    assert failed["error"].startswith(f"{server.config}:3:")
+    assert "error: expected" in failed["error"] and failed["error"].endswith("(1 of 2 errors)")
+    assert failed["read"] == read  # the running configuration is the earlier one
+    server.reload(CONFIG + "  - { name: more, key: [ip], limits: [login] }\n")
+    until(lambda: status(server)["rules"] == 2, "the reload")
+    assert status(server)["configuration"]["error"] is None
+
+
+def test_an_error_without_a_line_is_shown_too(serve):
+    server = serve(config=CONFIG)
+    server.config.unlink()
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: status(server)["configuration"]["error"], "the error of the reload")
+    assert str(server.config) in status(server)["configuration"]["error"]
+
+
+def test_open_breakers_are_shown_by_limit_and_key(serve):
+    server = serve(config=CONFIG)
+    permit = server.post("/v1/acquire", {"limit": "back", "key": "<db>"}).json["permit"]
+    server.post("/v1/report", {"permit": permit, "outcome": "failure"})
+    server.post("/v1/breaker", {"limit": "back", "key": "forced", "state": "open"})
+    server.post("/v1/acquire", {"limit": "back", "key": "healthy"})
+    assert sorted(one["key"] for one in status(server)["open_breakers"]) == ["<db>", "forced"]
+    assert {one["limit"] for one in status(server)["open_breakers"]} == {"back"}
+    server.post("/v1/breaker", {"limit": "back", "key": "forced", "state": "auto"})
+    assert status(server)["open_breakers"] == [{"limit": "back", "key": "<db>"}]
+
+
+def test_at_most_100_open_breakers_are_shown(serve):
+    server = serve(config=CONFIG)
+    for first in range(0, 120, 40):
+        answers = server.post("/v1/batch", [{"limit": "back", "key": f"k{i}"} for i in range(first, first + 40)]).json
+        for answer in answers:
+            server.post("/v1/report", {"permit": answer["permit"], "outcome": "failure"})
+    keys = [one["key"] for one in status(server)["open_breakers"]]
+    assert len(keys) == len(set(keys)) == 100
+
+
+def test_a_redis_is_shown_without_its_password_and_as_away_while_it_is(serve, start_redis):
+    redis = start_redis("--requirepass", "s3cret")
+    server = serve("--store", f"redis://:s3cret@127.0.0.1:{redis.port}/0", config=CONFIG)
+    server.post("/v1/acquire", {"limit": "login", "key": "k"})
+    text = server.get("/v1/status").text
+    assert "s3cret" not in text
+    shown = json.loads(text)
+    [table, remote] = shown["stores"]
+    assert table["kind"] == "memory"
+    assert (remote["kind"], remote["reachable"]) == ("redis", True)
+    assert f"127.0.0.1:{redis.port}" in remote["address"]
+    assert shown["keys"] is None  # they are at Redis
+    redis.stop()
+
+    def is_away():
+        server.post("/v1/acquire", {"limit": "login", "key": "k"})
+        return status(server)["stores"][1]["reachable"] is False
+    until(is_away, "the Redis to be found away")
+
+
+def test_a_table_in_a_file_is_a_store_of_kind_file(serve, tmp_path):
+    server = serve("--store", f"file:{tmp_path}/state", "--capacity", "1000", config=CONFIG)
+    shown = status(server)
+    assert shown["stores"] == [{"name": "file", "kind": "file", "address": f"{tmp_path}/state", "reachable": True}]
+    assert shown["capacity"] == 1000
+
+
+def test_requests_that_wait_are_counted(serve):
+    server = serve(config="limits: { queue: { algorithm: leaky_queue, rate: 1/h, capacity: 10, max_wait: 10h } }\n")
+    server.post("/v1/acquire", {"limit": "queue", "key": "k"})
+    with Wire(server.resp) as wire:
+        wire.send(encode("WEIR.ACQUIRE", "queue", "k"))
+        until(lambda: status(server)["waiting"] == 1, "the request that waits")
+
+
+def test_the_status_is_for_administrators(serve):
+    server = serve(config=CONFIG)
+    assert server.get("/v1/status", {"X-Forwarded-For": "1.2.3.4"}).status == 403
+    assert server.post("/v1/status", {}).status == 405
+    with Http(server.http) as client:
+        assert client.request("HEAD", "/v1/status").status == 200
