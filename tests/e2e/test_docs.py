@@ -20,7 +20,8 @@ spec.loader.exec_module(record)
 
 DOCUMENTS = ["README.md", "docs/protocols.md", "docs/proxies.md", "docs/library.md",
              "docs/operations.md", "docs/bench.md", "docs/simulate.md", "docs/guide.md",
-             "docs/distributed.md", "docs/koala.md", "docs/migrating.md"]
+             "docs/distributed.md", "docs/koala.md", "docs/migrating.md", "docs/articles.md", "docs/overload.md",
+             "docs/compare.md", "docs/faq.md", "docs/breaker.md", "docs/throttle.md", "docs/adaptive.md", "docs/commands.md"]
 
 README = """
 #include <stdio.h>
