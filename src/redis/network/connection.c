@@ -67,15 +67,33 @@ __attribute__((format(printf, 2, 3))) static int fail(struct connection *connect
 
 /* Replies */
 
+/* hiredis 1 has other types than 0.14, which Debian 12 has, and reads RESP3. */
+#ifdef REDIS_REPLY_BOOL
+typedef size_t reply_size;
+#else
+typedef int reply_size;
+#endif
+
+/* Far more than the nested arrays of any reply that we ask for. */
+enum { NESTING_MAX = 6 };
+
 /*
  * Returns where the next value of the reply is stored: in an array, or as the whole reply. NULL if
- * there are too many values.
+ * there are too many values, they are nested too deeply, or they are of RESP3.
  */
 static struct redis_reply *next_value(const redisReadTask *task)
 {
 	struct connection *connection = task->privdata;
 	const struct redis_reply *array = task->parent ? task->parent->obj : NULL;
 
+	if (task->type > REDIS_REPLY_ERROR) {
+		fail(connection, "expected a reply of RESP2, found one of RESP3");
+		return NULL;
+	}
+	if (connection->reader->ridx > NESTING_MAX) {
+		fail(connection, "expected arrays nested at most %d deep, found deeper ones", NESTING_MAX);
+		return NULL;
+	}
 	if (++connection->value_count > CONNECTION_ITEMS_MAX) {
 		fail(connection, "expected a reply of at most %zu values, found more",
 		     CONNECTION_ITEMS_MAX);
@@ -101,23 +119,24 @@ static void *make_text(const redisReadTask *task, char *text, size_t len)
 }
 
 /* The items are filled by the calls that follow. */
-static void *make_array(const redisReadTask *task, int count)
+static void *make_array(const redisReadTask *task, reply_size found)
 {
 	struct redis_reply *reply = next_value(task);
 	struct connection *connection = task->privdata;
 	struct redis_reply *items;
+	size_t count = (size_t)found; /* a negative one becomes too large */
 
 	if (!reply)
 		return NULL;
-	if (count < 0 || (size_t)count > CONNECTION_ITEMS_MAX - connection->value_count) {
-		fail(connection, "expected a reply of at most %zu values, found an array of %d",
+	if (count > CONNECTION_ITEMS_MAX - connection->value_count) {
+		fail(connection, "expected a reply of at most %zu values, found an array of %zu",
 		     CONNECTION_ITEMS_MAX, count);
 		return NULL;
 	}
-	items = arena_array(&connection->arena, (size_t)count, sizeof *items);
+	items = arena_array(&connection->arena, count, sizeof *items);
 	if (!items)
 		return NULL;
-	*reply = (struct redis_reply){.type = REDIS_ARRAY, .items = items, .count = (size_t)count};
+	*reply = (struct redis_reply){.type = REDIS_ARRAY, .items = items, .count = count};
 	return reply;
 }
 
@@ -139,6 +158,21 @@ static void *make_nil(const redisReadTask *task)
 	return reply;
 }
 
+#ifdef REDIS_REPLY_BOOL
+/* These are values of RESP3, which next_value() refuses. */
+static void *make_double(const redisReadTask *task, double value, char *text, size_t len)
+{
+	(void)value, (void)text, (void)len;
+	return next_value(task);
+}
+
+static void *make_bool(const redisReadTask *task, int value)
+{
+	(void)value;
+	return next_value(task);
+}
+#endif
+
 /* The arena has the whole reply. */
 static void free_nothing(void *reply)
 {
@@ -150,6 +184,10 @@ static const redisReplyObjectFunctions functions = {
     .createArray = make_array,
     .createInteger = make_integer,
     .createNil = make_nil,
+#ifdef REDIS_REPLY_BOOL
+    .createDouble = make_double,
+    .createBool = make_bool,
+#endif
     .freeObject = free_nothing,
 };
 
@@ -185,7 +223,13 @@ static bool is_reading_text(const redisReader *reader)
 {
 	bool has_begun_reply = reader->ridx >= 0;
 
-	return has_begun_reply && reader->rstack[reader->ridx].type == REDIS_REPLY_STRING;
+	if (!has_begun_reply)
+		return false;
+#ifdef REDIS_REPLY_BOOL
+	return reader->task[reader->ridx]->type == REDIS_REPLY_STRING;
+#else
+	return reader->rstack[reader->ridx].type == REDIS_REPLY_STRING;
+#endif
 }
 
 /*
