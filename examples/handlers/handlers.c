@@ -1,6 +1,7 @@
 /*
  * One route for each classic limiter. Every client address has its own count on
- * each; the answer is 200, or 429 with Retry-After.
+ * each; the answer is 200, or 429 with Retry-After. `/counter` counts at a Redis if
+ * one is named, so that several servers share its count.
  */
 #include <arpa/inet.h>
 #include <microhttpd.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weir/redis.h>
 #include <weir/weir.h>
 
 #define MS_NS UINT64_C(1000000)
@@ -47,9 +49,11 @@ static const struct weir_limit_options routes[] = {
     {.name = "/random", .algorithm = WEIR_ALGORITHM_RANDOM, .deny = 0.5},
 };
 #define ROUTE_COUNT (sizeof routes / sizeof *routes)
+#define COUNTER     0
 
 struct app {
 	weir_table *table;
+	weir_table *shared; /* of `/counter`; NULL without a Redis */
 	weir_limit *limits[ROUTE_COUNT];
 };
 
@@ -72,15 +76,22 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned code, 
 static enum MHD_Result limited(struct app *app, size_t route, struct MHD_Connection *connection)
 {
 	const struct sockaddr_in *client = (const struct sockaddr_in *)MHD_get_connection_info(
-	    connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+	                                       connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+	                                       ->client_addr;
 	/* Each connection has a thread of its own here, so that it may sleep until its turn. */
 	uint64_t deadline = routes[route].max_wait_ns > 0 ? WEIR_FOREVER : WEIR_NOW;
 	struct weir_decision d;
+	weir_table *table = route == COUNTER && app->shared ? app->shared : app->table;
 	char text[64] = "served\n", retry_after[24];
+	int status = weir_ask(table, app->limits[route],
+	                      (struct weir_key){&client->sin_addr, sizeof client->sin_addr},
+	                      &(struct weir_ask){.deadline_ns = deadline}, &d);
 
-	if (weir_ask(app->table, app->limits[route],
-	             (struct weir_key){&client->sin_addr, sizeof client->sin_addr},
-	             &(struct weir_ask){.deadline_ns = deadline}, &d) != WEIR_OK)
+	/* Redis is away. Passing the request on is the other choice. */
+	if (status == WEIR_ESTORE)
+		return answer(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no decision\n",
+		              MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	if (status != WEIR_OK)
 		return answer(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "no decision\n", NULL, NULL);
 	if (!d.allowed) {
 		/* Whole seconds, rounded up: who comes back then is not too early. */
@@ -115,13 +126,17 @@ static void close_app(struct app *app)
 {
 	for (size_t i = 0; i < ROUTE_COUNT; i++)
 		weir_limit_close(app->limits[i]);
+	weir_table_close(app->shared);
 	weir_table_close(app->table);
 }
 
-static int open_app(struct app *app, struct weir_error *error)
+static int open_app(struct app *app, const char *url, struct weir_error *error)
 {
 	int status = weir_table_open(NULL, &app->table, error);
 
+	if (status == WEIR_OK && url)
+		status = weir_redis_open(&(struct weir_redis_options){.url = url, .timeout_ns = S_NS},
+		                         &app->shared, error);
 	for (size_t i = 0; status == WEIR_OK && i < ROUTE_COUNT; i++)
 		status = weir_limit_open(&routes[i], &app->limits[i], error);
 	return status;
@@ -129,9 +144,8 @@ static int open_app(struct app *app, struct weir_error *error)
 
 static int serve(struct app *app, in_port_t port)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET,
-	                              .sin_port = htons(port),
-	                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_in address = {
+	    .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
 	struct MHD_Daemon *server;
 	sigset_t end;
 	int signal;
@@ -163,7 +177,7 @@ int main(int argc, char **argv)
 	struct weir_error error;
 	int code = 1;
 
-	if (open_app(&app, &error) == WEIR_OK)
+	if (open_app(&app, argc > 2 ? argv[2] : NULL, &error) == WEIR_OK)
 		code = serve(&app, (in_port_t)(argc > 1 ? atoi(argv[1]) : 8081));
 	else
 		fprintf(stderr, "%s\n", error.message);

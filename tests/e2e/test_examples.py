@@ -15,11 +15,24 @@ ROUTES = {"/counter": (60, 60), "/sliding-window": (54, 60), "/token-bucket": (1
 
 
 @pytest.fixture
-def port():
-    process = subprocess.Popen([BUILD / "examples" / "handlers", "0"], stderr=subprocess.PIPE, text=True)
-    yield int(re.fullmatch(r"listening: http 127.0.0.1:(\d+)\n", process.stderr.readline())[1])
-    process.terminate()
-    assert process.wait(PATIENCE) == 0
+def start():
+    """A function that starts the server with arguments behind its port, and returns the port."""
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen([BUILD / "examples" / "handlers", "0", *arguments], stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return int(re.fullmatch(r"listening: http 127.0.0.1:(\d+)\n", process.stderr.readline())[1])
+
+    yield start
+    for process in started:
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.fixture
+def port(start):
+    return start()
 
 
 def test_each_route_allows_five_requests_and_denies_the_sixth_with_retry_after(port):
@@ -78,3 +91,30 @@ def test_random_allows_some_requests_and_denies_others(port):
     assert {(answer.status, answer.text) for answer in answers} == {
         (200, "served\n"), (429, "too many requests\n")}
     assert {answer.headers["Retry-After"] for answer in answers} == {None, "1"}
+
+
+def test_servers_with_one_redis_share_the_counter_and_no_other_count(start, start_redis):
+    shared = start_redis()
+    clients = [Http(start(shared.url)) for _ in range(2)]
+    begun = time.monotonic()
+    counted = [clients[n % 2].request("GET", "/counter") for n in range(7)]
+    assert [answer.text for answer in counted[:5]] == [f"{left} of 5 left\n" for left in (4, 3, 2, 1, 0)]
+    assert [answer.status for answer in counted[5:]] == [429, 429]
+    assert 60 - (time.monotonic() - begun) <= int(counted[5].headers["Retry-After"]) <= 60
+    for client in clients:
+        assert client.request("GET", "/token-bucket").text == "4 of 5 left\n"
+    shared.stop()
+    away = [client.request("GET", "/counter") for client in clients]
+    # A denial may be repeated for a second without Redis.
+    away = away if {answer.status for answer in away} == {503} else until(
+        lambda: (again := clients[0].request("GET", "/counter")).status == 503 and [again], "the denial to be forgotten")
+    assert {(answer.text, answer.headers["Retry-After"]) for answer in away} == {("no decision\n", "1")}
+    assert clients[0].request("GET", "/sliding-window").status == 200
+    for client in clients:
+        client.connection.close()
+
+
+def test_a_wrong_url_of_a_redis_is_refused():
+    done = subprocess.run([BUILD / "examples" / "handlers", "0", "http://127.0.0.1"], capture_output=True, text=True, check=False,
+                          timeout=PATIENCE)
+    assert done.returncode == 1 and "redis://" in done.stderr
