@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "draw.h"
+#include "simulate/closed_loop/draw.h"
 
 #define CONNECTIONS_MAX 4096
 #define SECOND_NS       UINT64_C(1000000000)

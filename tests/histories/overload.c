@@ -10,15 +10,15 @@ static struct {
 	uint64_t most;
 } world;
 
-static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct weir_permit *permit)
+static bool allows(void *context, struct backend_attempt *attempt)
 {
 	const struct overload_key *of = world.key;
-	struct weir_ask ask = {
-	    .priority = priority, .now_ns = world.start_ns + now_ns, .permit = permit};
+	struct weir_ask ask = {.priority = attempt->priority,
+	                       .now_ns = world.start_ns + attempt->now_ns,
+	                       .permit = &attempt->permit};
 	struct weir_decision d;
 
 	(void)context;
-	*permit = (struct weir_permit){0};
 	if (weir_ask(of->table, of->limit, (struct weir_key){of->key, strlen(of->key)}, &ask, &d) != 0)
 		abort();
 	if (d.quota > world.most)
@@ -40,6 +40,12 @@ static void report(void *context, const struct weir_permit *permit, enum weir_ou
 		abort();
 }
 
+static void play_until(uint64_t until_ns)
+{
+	if (backend_run_until(world.backend, until_ns) != BACKEND_OK)
+		abort();
+}
+
 void overload_begin(const struct backend_options *options, uint64_t now_ns)
 {
 	backend_close(world.backend);
@@ -47,7 +53,7 @@ void overload_begin(const struct backend_options *options, uint64_t now_ns)
 	world.start_ns = now_ns;
 	if (!options)
 		return;
-	world.backend = backend_open(options, (struct backend_limit){NULL, allows, report});
+	world.backend = backend_open(options, (struct backend_limit){NULL, allows, report, NULL});
 	if (!world.backend)
 		abort();
 }
@@ -59,11 +65,11 @@ struct overload_result overload_play(const struct overload_key *key, struct back
 	uint64_t from_ns = now_ns - world.start_ns;
 
 	world.key = key;
-	backend_run_until(world.backend, from_ns);
+	play_until(from_ns);
 	world.most = 0;
 	before = backend_work(world.backend);
 	backend_set_demand(world.backend, demand);
-	backend_run_until(world.backend, from_ns + ns);
+	play_until(from_ns + ns);
 	after = backend_work(world.backend);
 	backend_set_demand(world.backend, (struct backend_demand){0});
 	return (struct overload_result){world.most,

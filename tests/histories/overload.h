@@ -1,13 +1,13 @@
 /*
  * overload.h: many clients at one key of an adaptive limit, and the server behind it that they can
- * overload (tests/model/backend.h).
+ * overload (src/simulate/closed_loop/backend.h).
  */
 #ifndef HISTORIES_OVERLOAD_H
 #define HISTORIES_OVERLOAD_H
 
 #include <stdint.h>
 
-#include "backend.h"
+#include "simulate/closed_loop/backend.h"
 
 struct overload_key {
 	weir_table *table;

@@ -1,13 +1,13 @@
 /*
- * storm: clients that retry, a limit of the library, and a server that a fault overloads, in virtual
- * time (backend.h).
+ * storm: clients that retry, a limit of the library, and a server that a fault overloads, in
+ * virtual time (src/simulate/closed_loop/backend.h).
  *
  *     arguments   limit (none, fixed, adaptive), workers, the first seed, the number of seeds
  *     stdout      for each seed its scenario and its goodputs, as a line of JSON; `calm` is the
  *                 last of them if nothing happens
  *
- * From 5 s on half of the workers are away, each request takes three times as long, or five times as
- * many arrive; some seconds later all is as before.
+ * From 5 s on half of the workers are away, each request takes three times as long, or five times
+ * as many arrive; some seconds later all is as before.
  *
  * A seed decides all of the scenario. Goodput is the work that was answered in time, as a part of
  * what the server can do, or of what is asked for if that is less.
@@ -17,7 +17,7 @@
 
 #include <weir/limiter.h>
 
-#include "backend.h"
+#include "simulate/closed_loop/backend.h"
 
 #define MS        UINT64_C(1000000)
 #define SECOND_NS (1000 * MS)
@@ -54,14 +54,15 @@ struct storm {
 	struct backend *backend;
 };
 
-static bool allows(void *context, uint64_t priority, uint64_t now_ns, struct weir_permit *permit)
+static bool allows(void *context, struct backend_attempt *attempt)
 {
 	struct weir_decision decision;
 
-	if (weir_limiter_ask(
-	        context,
-	        &(struct weir_ask){.priority = priority, .now_ns = NOW_NS + now_ns, .permit = permit},
-	        &decision) != 0)
+	if (weir_limiter_ask(context,
+	                     &(struct weir_ask){.priority = attempt->priority,
+	                                        .now_ns = NOW_NS + attempt->now_ns,
+	                                        .permit = &attempt->permit},
+	                     &decision) != 0)
 		abort();
 	return decision.allowed;
 }
@@ -106,12 +107,13 @@ static struct scenario scenario_of(uint64_t seed)
 
 static void print_scenario(const struct scenario *s)
 {
-	printf("{\"seed\": %llu, \"trigger\": \"%s\", \"seconds\": %llu, \"service\": \"%s\", \"load\": %g, "
+	printf("{\"seed\": %llu, \"trigger\": \"%s\", \"seconds\": %llu, \"service\": \"%s\", "
+	       "\"load\": %g, "
 	       "\"patience_ms\": %llu, \"backoff_ms\": %llu, \"notifies\": %d, \"low\": %g",
 	       (unsigned long long)s->seed, trigger_names[s->trigger],
 	       (unsigned long long)(s->lasts_ns / SECOND_NS), s->service, s->load,
-	       (unsigned long long)(s->patience_ns / MS), (unsigned long long)(s->backoff_ns / MS), s->notifies,
-	       s->low);
+	       (unsigned long long)(s->patience_ns / MS), (unsigned long long)(s->backoff_ns / MS),
+	       s->notifies, s->low);
 }
 
 static weir_limiter *open_limit(const char *name, unsigned workers, uint64_t seed)
@@ -148,10 +150,16 @@ static void open_storm(struct storm *storm, const char *limit)
 	                              .patience_ns = s->patience_ns,
 	                              .backoff_ns = s->backoff_ns,
 	                              .notifies = s->notifies},
-	    (struct backend_limit){storm->limiter, storm->limiter ? allows : NULL, report});
+	    (struct backend_limit){storm->limiter, storm->limiter ? allows : NULL, report, NULL});
 	if (!storm->backend)
 		abort();
 	backend_set_demand(storm->backend, (struct backend_demand){s->load, s->low, {0, LOW}});
+}
+
+static void play_until(const struct storm *storm, uint64_t until_ns)
+{
+	if (backend_run_until(storm->backend, until_ns) != BACKEND_OK)
+		abort();
 }
 
 /* The goodput between two times. */
@@ -160,9 +168,9 @@ static double goodput(const struct storm *storm, uint64_t from_ns, uint64_t to_n
 	double can = storm->workers * (double)(to_ns - from_ns) / MEAN_NS;
 	struct backend_work first, last;
 
-	backend_run_until(storm->backend, from_ns);
+	play_until(storm, from_ns);
 	first = backend_work(storm->backend);
-	backend_run_until(storm->backend, to_ns);
+	play_until(storm, to_ns);
 	last = backend_work(storm->backend);
 	return (last.done - first.done) / fmin(can, last.asked - first.asked);
 }
@@ -178,7 +186,7 @@ static void run(const char *limit, unsigned workers, struct scenario scenario, b
 	if (!is_calm)
 		change(&storm, true);
 	fault = goodput(&storm, TRIGGER_NS, TRIGGER_NS + SECOND_NS);
-	backend_run_until(storm.backend, ends_ns);
+	play_until(&storm, ends_ns);
 	if (!is_calm)
 		change(&storm, false);
 	back = goodput(&storm, ends_ns, ends_ns + SECOND_NS);

@@ -2,8 +2,8 @@
  * draw.h: draws random numbers and service times from a seed, for the real server and simulated
  * ones.
  */
-#ifndef CLOSED_LOOP_DRAW_H
-#define CLOSED_LOOP_DRAW_H
+#ifndef SIMULATE_DRAW_H
+#define SIMULATE_DRAW_H
 
 #include <math.h>
 #include <stdint.h>

@@ -1,0 +1,36 @@
+/* call_heap.h: what is to happen in the model, by time; at one time by the order of scheduling. */
+#ifndef SIMULATE_CALL_HEAP_H
+#define SIMULATE_CALL_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum event_kind {
+	ENDS,   /* a worker ends a call */
+	ASKS,   /* the client of a call makes the attempt */
+	ENTERS, /* a call has waited for the limit */
+	BEGINS, /* a client sends a request; `call` is its number */
+};
+
+struct event {
+	uint64_t at_ns;
+	uint64_t order;
+	uint32_t call;
+	enum event_kind kind;
+};
+
+/* Zeroed is empty. */
+struct call_heap {
+	struct event *events;
+	size_t count, capacity;
+	uint64_t order;
+};
+
+/** Returns false if memory is short. */
+bool call_heap_push(struct call_heap *heap, uint64_t at_ns, enum event_kind kind, uint32_t call);
+/** Removes and returns the first event. There must be one. */
+struct event call_heap_pop(struct call_heap *heap);
+void call_heap_free(struct call_heap *heap);
+
+#endif
