@@ -32,6 +32,11 @@ const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_
  * replaces), or the number of limits if the engine does not have it.
  */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit);
+/**
+ * Lets the engine add to `counter` each request to a rule in whose key an attribute is empty or
+ * missing. Call it before the first decision. The engine may add until it is closed.
+ */
+void engine_count_empty_keys(struct weir_engine *engine, size_t rule, _Atomic uint64_t *counter);
 /** Returns the limit of an identity, or NULL. */
 struct weir_limit *engine_find_limit(const struct weir_engine *engine, uint64_t identity);
 

@@ -158,6 +158,8 @@ def busy(serve):
         for _ in range(3):
             wire.command("WEIR.CHECK", "ip", "1.1.1.1")
         wire.command("WEIR.ACQUIRE", "far", "k")
+        wire.command("WEIR.CHECK", "path", "/")  # without an `ip`
+        wire.command("WEIR.ACQUIRE", "far", "")
     return scrape(server)
 
 

@@ -9,6 +9,7 @@
 struct rule_key {
 	int *attributes; /* by number */
 	bool is_secret;  /* a proxied request carries one of them */
+	_Atomic uint64_t *empty_count; /* see engine_count_empty_keys; or NULL */
 };
 
 struct weir_engine {

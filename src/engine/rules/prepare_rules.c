@@ -47,19 +47,39 @@ static int check_limits_permitted(const struct rule_request *request, size_t rul
 }
 
 /*
+ * Counts a request to a rule whose attribute is empty, once for the first such attribute of the
+ * key. Called only where a value is empty, so that other requests pay nothing for the count.
+ */
+__attribute__((noinline, cold)) static void count_empty(const struct rule_request *request,
+                                                        size_t rule_number, int attribute,
+                                                        const struct plan *plan)
+{
+	const struct rule_key *key = &request->engine->rule_keys[rule_number];
+	const int *first = key->attributes;
+
+	while (request->values[*first].text.len > 0)
+		first++;
+	if (key->empty_count && *first == attribute && plan_charges(plan))
+		atomic_fetch_add_explicit(key->empty_count, 1, memory_order_relaxed);
+}
+
+/*
  * Returns the part of an attribute that goes into a rule's key: its value, or the network of an
  * IPv6 address, since a client that has one address has all of its network. Its data is NULL if
  * there is no memory.
  */
-static struct slice key_value(const struct rule_request *request, const struct rules_rule *rule,
-                              int attribute)
+static struct slice key_value(const struct rule_request *request, size_t rule_number, int attribute,
+                              const struct plan *plan)
 {
+	const struct rules_rule *rule = &request->engine->config->rules[rule_number];
 	struct match_value *value = &request->values[attribute];
 	char *network;
 	size_t len;
 
-	if (value->text.len == 0)
+	if (value->text.len == 0) {
+		count_empty(request, rule_number, attribute, plan);
 		return SLICE("");
+	}
 	/* Without a colon it may still be IPv4, whose key is its text. */
 	if (attribute != request->engine->ip_attribute ||
 	    !memchr(value->text.data, ':', value->text.len) || !match_is_ip(value))
@@ -76,7 +96,8 @@ static struct slice key_value(const struct rule_request *request, const struct r
  * each with its length before it, so that no two lists of values look alike. An absent attribute
  * counts as an empty value. Its data is NULL if there is no memory.
  */
-static struct slice make_key(const struct rule_request *request, size_t rule_number)
+static struct slice make_key(const struct rule_request *request, size_t rule_number,
+                             const struct plan *plan)
 {
 	const struct rules_rule *rule = &request->engine->config->rules[rule_number];
 	const int *attributes = request->engine->rule_keys[rule_number].attributes;
@@ -86,12 +107,12 @@ static struct slice make_key(const struct rule_request *request, size_t rule_num
 	if (rule->key_count == 0)
 		return SLICE("");
 	if (rule->key_count == 1)
-		return key_value(request, rule, attributes[0]);
+		return key_value(request, rule_number, attributes[0], plan);
 	for (size_t i = 0; i < rule->key_count; i++)
 		size += request->values[attributes[i]].text.len + 20 + 1; /* digits of a length, colon */
 	end = key = arena_alloc(request->arena, size);
 	for (size_t i = 0; key && i < rule->key_count; i++) {
-		struct slice value = key_value(request, rule, attributes[i]);
+		struct slice value = key_value(request, rule_number, attributes[i], plan);
 
 		if (!value.data)
 			return value;
@@ -171,7 +192,7 @@ static int add_steps(const struct rule_request *request, size_t rule_number, str
 {
 	const struct weir_engine *engine = request->engine;
 	const struct rules_rule *rule = &engine->config->rules[rule_number];
-	struct slice key = make_key(request, rule_number);
+	struct slice key = make_key(request, rule_number, plan);
 	int status = WEIR_OK;
 
 	if (!key.data)

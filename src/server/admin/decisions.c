@@ -102,12 +102,22 @@ static void sample_denial(struct decider *decider, const struct plan_step *step,
 		metrics_add(&decider->metrics->denials_left_out, 1);
 }
 
+/* Counts a request that names a limit and an empty key. The engine counts those of rules. */
+__attribute__((noinline, cold)) static void count_empty_key(const struct plan_step *step,
+                                                            struct named_counters *limit)
+{
+	if (!step->rule)
+		atomic_fetch_add_explicit(&limit->empty_keys, 1, memory_order_relaxed);
+}
+
 void decisions_count_step(void *context, const struct plan_step *step)
 {
 	struct decider *decider = decider_of(context);
 	size_t index = engine_limit_index(decider->config->engine, step->limit);
 
 	decisions_count(decider, index, step->shadow, step->allowed, step->reason);
+	if (__builtin_expect(step->key_name.len == 0, 0))
+		count_empty_key(step, decider->config->limit_counters[index]);
 	if (step->allowed)
 		return;
 	if (!step->shadow)

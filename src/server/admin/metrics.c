@@ -566,10 +566,21 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	add_sample(out, "weir_build_info", "", PAIRS({"version", weir_version()}), 1, false);
 }
 
+static void add_empty_keys(struct buffer *out, const char *label, struct named_counters_set *set)
+{
+	for (struct named_counters *each = named_counters_first(set); each; each = each->next)
+		if (read_counter(&each->empty_keys) > 0)
+			add_sample(out, "weir_empty_keys_total", "", PAIRS({label, each->name}),
+			           read_counter(&each->empty_keys), false);
+}
+
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)
 {
 	for (size_t i = 0; i < sizeof limit_families / sizeof *limit_families; i++)
 		add_family_of_limits(out, &limit_families[i], metrics);
+	add_metric_head(out, "weir_empty_keys_total", "counter", "Requests with an empty key.");
+	add_empty_keys(out, "rule", &metrics->rules);
+	add_empty_keys(out, "limit", &metrics->limits);
 	add_phase_metrics(metrics, now, out);
 	add_stores(now, out);
 	add_store_latency(now, out);

@@ -17,6 +17,7 @@ struct named_counters {
 	struct named_counters *next;
 	char *name;
 	void *loops; /* `stride` bytes for each loop, on its own cache lines, zero at first */
+	_Atomic uint64_t empty_keys; /* requests to the rule, or to the limit by its name */
 	struct denial_share denials; /* of the rule, or of requests that name the limit */
 };
 

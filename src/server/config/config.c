@@ -71,6 +71,7 @@ static int find_counters(struct server_config *config, struct metrics *metrics,
 		config->rule_counters[i] = metrics_rule(metrics, rules->rules[i].name);
 		if (!config->rule_counters[i])
 			return error_set(error, WEIR_ENOMEM, "out of memory");
+		engine_count_empty_keys(config->engine, i, &config->rule_counters[i]->empty_keys);
 	}
 	return WEIR_OK;
 }
