@@ -100,7 +100,7 @@ int main(int argc, char **argv)
 
 # The documents and the files that they link to, at the same relative paths as in the source tree.
 DOCUMENTS = {
-    "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "bench/README.md",
+    "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "README.zh-CN.md", "SECURITY.md", "bench/README.md",
     "bench/closed_loop/README.md",
     "examples/dicts/staff.dat", "examples/distributed.yaml", "examples/first.c",
     "examples/handlers/README.md", "examples/handlers/handlers.c", "examples/koala.conf",
