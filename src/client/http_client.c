@@ -53,8 +53,8 @@ static int send_call(struct client_connection *conn, const struct server_address
 	return status;
 }
 
-static int read_answer(struct client_connection *conn, struct http_reply *reply,
-                       struct weir_error *error)
+static int receive_reply(struct client_connection *conn, struct http_reply *reply,
+                         struct weir_error *error)
 {
 	char bytes[16384];
 	int status = WEIR_OK;
@@ -86,7 +86,7 @@ int http_client_call(const struct server_address *server, const struct dial_tls 
 		status = send_call(&conn, server, call, error);
 	}
 	if (status == WEIR_OK)
-		status = read_answer(&conn, reply, error);
+		status = receive_reply(&conn, reply, error);
 	client_disconnect(&conn);
 	return status;
 }

@@ -16,7 +16,7 @@ static int on_head_complete(llhttp_t *parser)
 	return reply->status == 101 ? HPE_USER : HPE_OK;
 }
 
-static int on_body(llhttp_t *parser, const char *at, size_t len)
+static int on_reply_body(llhttp_t *parser, const char *at, size_t len)
 {
 	struct http_reply *reply = parser->data;
 
@@ -37,7 +37,7 @@ static int on_reply_complete(llhttp_t *parser)
 
 static const llhttp_settings_t settings = {
     .on_headers_complete = on_head_complete,
-    .on_body = on_body,
+    .on_body = on_reply_body,
     .on_message_complete = on_reply_complete,
 };
 

@@ -41,6 +41,7 @@ enum request_kind {
 	REQUEST_DENIALS, /* /v1/denials: those that are kept */
 	REQUEST_DIGEST,  /* /v1/key: what stands for a key where its name is not shown */
 	REQUEST_STATUS,  /* /v1/status: what the server runs; a page, too */
+	REQUEST_RELOAD,  /* /v1/reload: reads the files again, and answers when that is done */
 	REQUEST_KIND_COUNT
 };
 

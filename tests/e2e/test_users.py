@@ -108,6 +108,7 @@ ROUTES = {
     "/readyz": ("GET", "/readyz", None), "/metrics": ("GET", "/metrics", None),
     "/v1/limits": ("GET", "/v1/limits", None), "/v1/top": ("GET", "/v1/top", None),
     "/v1/denials": ("GET", "/v1/denials", None), "/v1/key": ("POST", "/v1/key", {"key": "k"}),
+    "/v1/reload": ("POST", "/v1/reload", None),
     "/v1/status": ("GET", "/v1/status", None), "/v1/events": ("GET", "/v1/events", None),
     "/rule/browse": ("GET", "/rule/browse?path=/login&ip=1.2.3.4", None),
     "/rule/update": ("GET", "/rule/update?path=/login&ip=1.2.3.4", None),
@@ -119,7 +120,7 @@ ROUTES = {
     "/monitor/alive": ("GET", "/monitor/alive", None),
     "/dump/policy": ("GET", "/dump/policy", None), "/dump/counter": ("GET", "/dump/counter", None),
 }
-OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/events",
+OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/events", "/v1/reload",
                    "/dump/policy", "/dump/counter"}
 
 
@@ -357,6 +358,7 @@ def foreign_requests():
     yield "POST", "/v1/breaker", {"limit": "login", "key": "k", "state": "open"}
     for path in ("/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/events", "/dump/policy", "/dump/counter"):
         yield "GET", path, None
+    yield "POST", "/v1/reload", None
 
 
 @pytest.fixture(scope="module", params=["", "order: first\n"], ids=["together", "first"])

@@ -5,10 +5,11 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "cli/command.h"
 #include "cli/remote/json_members.h"
 #include "client/http_client.h"
 
-#define MESSAGE_MAX 200 /* bytes of a server's message that are shown */
+#define MESSAGE_MAX 4096 /* bytes of a server's message that are shown */
 
 int call_misunderstood(const struct server_flags *flags, struct weir_error *error)
 {
@@ -17,29 +18,52 @@ int call_misunderstood(const struct server_flags *flags, struct weir_error *erro
 	                 flags->text);
 }
 
-/* Reads {"error":{"code":…,"message":…}}. False if the body has another form. */
-static bool read_message(struct slice body, struct weir_error *error)
+/*
+ * Reads {"error":{"code":…,"message":…}} and appends the message, without its escapes and with a
+ * NUL at its end. False if the body has another form, or memory is short.
+ */
+static bool read_message(struct slice body, struct buffer *out)
 {
 	struct json_member outer[] = {{"error", {0}}}, inner[] = {{"message", {0}}};
 	struct slice message;
 
 	if (!json_members_read(body, outer, 1) || !json_members_read(outer[0].value, inner, 1))
 		return false;
-	message = json_value_text(inner[0].value);
-	error_set(error, WEIR_EIO, "%.*s", (int)u64_min(message.len, MESSAGE_MAX), message.data);
-	return message.len > 0;
+	message = inner[0].value;
+	if (message.len <= 2 || *message.data != '"')
+		return false;
+	buffer_add(out, message.data + 1, message.len - 2);
+	if (!out->failed) {
+		out->len = json_unescape((struct slice){out->data, out->len}, out->data);
+		out->len = u64_min(out->len, MESSAGE_MAX);
+	}
+	buffer_add(out, "", 1);
+	return !out->failed;
+}
+
+int call_fail(const char *command, const struct http_reply *reply, const struct weir_error *error)
+{
+	struct buffer message = {0};
+	bool has_message = reply->status >= 300 && read_message(call_body(reply), &message);
+
+	command_fail(command, "%s", has_message ? message.data : error->message);
+	buffer_free(&message);
+	return EXIT_USAGE;
 }
 
 static enum call_result result_of(const struct server_flags *flags, const struct http_reply *reply,
                                   struct weir_error *error)
 {
 	bool is_refused = reply->status == 401 || reply->status == 403;
+	struct buffer message = {0};
 
 	if (reply->status >= 200 && reply->status < 300)
 		return CALL_DONE;
-	if (read_message(call_body(reply), error))
-		return is_refused ? CALL_REFUSED : CALL_FAILED;
-	error_set(error, WEIR_EIO, "%.80s answered with the status %d", flags->text, reply->status);
+	if (read_message(call_body(reply), &message))
+		error_set(error, WEIR_EIO, "%s", message.data);
+	else
+		error_set(error, WEIR_EIO, "%.80s answered with the status %d", flags->text, reply->status);
+	buffer_free(&message);
 	return is_refused ? CALL_REFUSED : CALL_FAILED;
 }
 

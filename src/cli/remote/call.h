@@ -31,6 +31,12 @@ struct call {
 enum call_result call_server(const struct server_flags *flags, const struct call *call,
                              struct http_reply *reply, struct weir_error *error);
 
+/**
+ * Prints why the call failed: all of the server's message if it sent one, otherwise that of
+ * `error`. Returns EXIT_USAGE.
+ */
+int call_fail(const char *command, const struct http_reply *reply, const struct weir_error *error);
+
 /** The body of a reply. */
 static inline struct slice call_body(const struct http_reply *reply)
 {

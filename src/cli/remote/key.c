@@ -42,8 +42,8 @@ static int ask_digest(const struct server_flags *server, const char *key)
 		else if (call_server(server, &call, &reply, &error) == CALL_DONE)
 			status = 0;
 	}
-	status = status == 0 ? print_digest(server, call_body(&reply))
-	                     : command_fail("key", "%s", error.message);
+	status =
+	    status == 0 ? print_digest(server, call_body(&reply)) : call_fail("key", &reply, &error);
 	http_reply_free(&reply);
 	buffer_free(&body);
 	return status;

@@ -181,7 +181,7 @@ static int list_denials(const struct why *why)
 	call.path = path.data;
 	status = call_server(&why->server, &call, &reply, &error) == CALL_DONE
 	             ? print_denials(why, call_body(&reply))
-	             : command_fail("why", "%s", error.message);
+	             : call_fail("why", &reply, &error);
 	http_reply_free(&reply);
 	buffer_free(&path);
 	return status;

@@ -504,6 +504,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		add_override(answer->body, request);
 		break;
 	case REQUEST_REPORT:
+	case REQUEST_RELOAD:
 		buffer_add_text(answer->body, "{\"ok\":true}");
 		break;
 	case REQUEST_BATCH:

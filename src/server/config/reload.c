@@ -349,11 +349,16 @@ static void reload_files(struct server *server)
 
 void reload(struct server *server)
 {
+	const char *message = "nothing to reload: started without a file";
+
 	service_manager_notify_reloading();
-	if (server->settings.file_count > 0)
+	if (server->settings.file_count > 0) {
 		reload_files(server);
-	else
-		log_event(server->shared.log, LOG_WARNING, "reload_failed",
-		          {"message", "nothing to reload: started without a file"});
+		message = server->shared.status.reload_error; /* which this thread alone writes */
+	} else {
+		log_event(server->shared.log, LOG_WARNING, "reload_failed", {"message", message});
+	}
 	service_manager_notify("READY=1");
+	reload_requests_end(&server->shared.reload_requests, message);
+	reload_wake(server); /* loops have requests that wait for this reload */
 }

@@ -16,6 +16,7 @@
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
 #include "server/waiting/key_queue.h"
+#include "server/waiting/reload_wait.h"
 #include "server/waiting/deferred.h"
 
 const struct worker_protocol worker_http = {&http_codec, METRICS_HTTP};
@@ -78,6 +79,7 @@ static void on_iteration(void *context)
 		store_clients_stop(&worker->store_clients);
 	}
 	event_streams_run(&worker->event_streams);
+	reload_wait_run(&worker->waiting);
 	pending_run(&worker->waiting.pending);
 	calls_ns = earlier_ns(quorum_groups_tick(&worker->decider), reports_tick(&worker->decider));
 	store_clients_flush(&worker->store_clients);

@@ -14,6 +14,7 @@
 #include "server/admin/event_log.h"
 #include "server/admin/metrics.h"
 #include "server/admin/overrides.h"
+#include "server/config/reload_requests.h"
 #include "server/denials/denial_sample.h"
 #include "server/start/server_status.h"
 #include "server/stores/group_list.h"
@@ -34,6 +35,7 @@ struct worker_shared {
 	struct stores stores;
 	struct permit_secrets permit_secrets;
 	struct overrides overrides;
+	struct reload_requests reload_requests;
 	struct quorum_groups quorum_groups;
 	struct reports reports;
 	struct forced_keys forced;

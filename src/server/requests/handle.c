@@ -404,6 +404,13 @@ static void finish_batch(struct decider *decider, struct work *work, struct repl
 	reply->items = replies;
 }
 
+/* The request is suspended until the reload is done (server/waiting/reload_wait.c). */
+static void finish_reload(struct decider *decider, struct work *work, struct reply *reply)
+{
+	(void)decider;
+	reply->must_wait = work->status == WEIR_OK;
+}
+
 static const struct {
 	void (*prepare)(struct decider *decider, struct work *work, const struct request *request);
 	void (*finish)(struct decider *decider, struct work *work, struct reply *reply);
@@ -435,6 +442,7 @@ static const struct {
     [REQUEST_VALUE] = {per_rule_prepare_value, per_rule_finish_value},
     [REQUEST_ALIVE] = {per_rule_prepare_alive, per_rule_finish_alive},
     [REQUEST_LOGIN] = {client_login_prepare, finish_nothing},
+    [REQUEST_RELOAD] = {prepare_nothing, finish_reload},
 };
 
 /* The fields of a plan that are read even if a request has none. */

@@ -80,6 +80,8 @@ static int open_server(struct server *server, struct weir_error *error)
 		return status;
 	if (overrides_open(&shared->overrides, shared->log) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "out of descriptors");
+	if (reload_requests_open(&shared->reload_requests) != WEIR_OK)
+		return error_set(error, WEIR_EIO, "out of descriptors");
 	forced_keys_open(&shared->forced, &shared->overrides);
 	shared->bounds = CODEC_BOUNDS_DEFAULT;
 	shared->threads = server->plan.threads;
@@ -130,6 +132,7 @@ static void close_server(struct server *server)
 	denial_sample_close(server->shared.denials);
 	forced_keys_close(&server->shared.forced);
 	overrides_close(&server->shared.overrides);
+	reload_requests_close(&server->shared.reload_requests);
 	file_watch_close(&server->watch);
 	log_close(server->shared.log);
 	events_close(server->shared.events);
@@ -185,13 +188,17 @@ static int run_until_stop_signal(struct server *server, const sigset_t *signals)
 	while (caught != SIGTERM && caught != SIGINT) {
 		struct pollfd polled[] = {{signal_fd, POLLIN, 0},
 		                          {server->watch.fd, POLLIN, 0},
-		                          {server->shared.overrides.fd, POLLIN, 0}};
+		                          {server->shared.overrides.fd, POLLIN, 0},
+		                          {server->shared.reload_requests.fd, POLLIN, 0}};
+		bool is_asked;
 
 		poll(polled, sizeof polled / sizeof *polled,
 		     signal_fd < 0 ? SIGNAL_POLL_MS : wait_ms(server, synced_ns));
 		caught = sigtimedwait(signals, NULL, &at_once);
 		file_watch_read(&server->watch, os_monotonic_ns());
-		if (caught == SIGHUP || file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
+		is_asked = reload_requests_begin(&server->shared.reload_requests);
+		if (caught == SIGHUP || is_asked ||
+		    file_watch_wait_ns(&server->watch, os_monotonic_ns()) == 0)
 			reload(server);
 		if (server->plan.sync_ns != 0 && os_monotonic_ns() >= synced_ns + server->plan.sync_ns) {
 			sync_table(server);
@@ -284,7 +291,9 @@ static int serve_until_signal(struct server *server, struct weir_error *error)
 
 int server_run(const struct settings *flags)
 {
-	struct server server = {.settings = *flags, .watch.fd = -1, .shared.overrides.fd = -1};
+	struct server server = {.settings = *flags,
+	                        .watch.fd = -1,
+	                        .shared = {.overrides.fd = -1, .reload_requests.fd = -1}};
 	struct weir_error error = {0};
 	enum log_format format;
 	int status;

@@ -16,6 +16,7 @@
 #include "server/stores/reports.h"
 #include "server/waiting/key_order.h"
 #include "server/waiting/key_queue.h"
+#include "server/waiting/reload_wait.h"
 #include "server/waiting/rollback.h"
 
 /* The fields of the decider that differ while it runs a suspended work. */
@@ -255,6 +256,8 @@ bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct re
 	struct suspended *suspended = NULL;
 	uint64_t due_ns;
 
+	if (work->kind == REQUEST_RELOAD)
+		return reload_wait_begin(waiting, work);
 	if (queues)
 		suspended = suspend_work(waiting, work, &waits_in_queue, &owner_without_plan);
 	if (!suspended) {

@@ -17,8 +17,8 @@
 /** Suspends and runs a work of the intake. Answers it at once if nothing delays it. */
 void deferred_suspend_and_run(struct waiting *waiting, struct work *work);
 /**
- * Suspends a work whose decision says that it waits for a key. Returns false if it does not wait
- * after all; `reply` then has the answer.
+ * Suspends a work whose decision says that it waits, for a key or a reload. Returns false if it
+ * does not wait after all; `reply` then has the answer.
  */
 bool deferred_wait_for_key(struct waiting *waiting, struct work *work, struct reply *reply);
 

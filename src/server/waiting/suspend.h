@@ -42,12 +42,13 @@ struct suspended {
 	struct unanswered unanswered; /* the first member, because pending.h knows only this */
 	struct waiting *waiting;      /* of its worker, like `decider` */
 	struct decider *decider; /* the decision context points to this field while the work runs */
-	struct list_node node;   /* in ready_works, split_batches or spare_blocks of struct waiting */
+	struct list_node node;   /* in ready_works, split_batches, reloads or spare_blocks */
 	size_t block_size;       /* with `bytes` */
 	bool was_answered;       /* a store has answered a plan during this run */
 	struct queue_entry queue;
 	struct work_order order;
-	struct work work; /* points into `bytes` */
+	uint64_t reload_number; /* of a request for a reload, see reload_requests.h */
+	struct work work;       /* points into `bytes` */
 	alignas(max_align_t) char bytes[];
 };
 
@@ -76,6 +77,7 @@ struct waiting {
 	struct key_queues queues;
 	struct list ready_works;   /* suspended works that resume next, oldest first; see deferred.c */
 	struct list split_batches; /* those with items that have not begun, oldest first */
+	struct list reloads;       /* works that wait for a reload, oldest first; see reload_wait.c */
 	bool intake_has_split_batch;
 	struct list spare_blocks; /* free memory of suspended works, see suspend.c */
 	size_t spare_count;

@@ -1,0 +1,42 @@
+/*
+ * reload_requests.h: lets requests ask the server's thread for a reload, and tells when it is done.
+ *
+ * Reloads have numbers. A request gets the number of the first reload that begins after it was
+ * asked, so that this reload reads files that were written before. Requests that come meanwhile
+ * share the next one.
+ */
+#ifndef SERVER_RELOAD_REQUESTS_H
+#define SERVER_RELOAD_REQUESTS_H
+
+#include <pthread.h>
+
+#include <weir/weir.h>
+
+#define RELOAD_MESSAGE_MAX 1024
+
+struct reload_requests {
+	pthread_mutex_t mutex;
+	uint64_t asked, begun, done;      /* numbers of reloads; the largest so far */
+	int fd;                           /* readable if a reload is asked for; -1 if it is not open */
+	char message[RELOAD_MESSAGE_MAX]; /* why the reload `done` failed, or empty */
+};
+
+/** Returns 0 or EIO. */
+int reload_requests_open(struct reload_requests *requests);
+void reload_requests_close(struct reload_requests *requests);
+
+/** Any thread: asks for a reload, and returns its number. */
+uint64_t reload_requests_ask(struct reload_requests *requests);
+/**
+ * Any thread: whether the reload of this number, or a later one, is done. Copies why it failed, or
+ * an empty text.
+ */
+bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
+                             char message[RELOAD_MESSAGE_MAX]);
+
+/** The server's thread: whether a reload is asked for. Call it before each reload. */
+bool reload_requests_begin(struct reload_requests *requests);
+/** The server's thread: the reload has ended; `message` says why it failed, or is empty. */
+void reload_requests_end(struct reload_requests *requests, const char *message);
+
+#endif
