@@ -223,6 +223,11 @@ struct rules_dictionary {
 /* A kept denial has a digest of its key, or the key's name unless that is made of visitors' data.
  */
 enum rules_denial_key { RULES_DENIAL_DIGEST, RULES_DENIAL_FULL };
+enum rules_denial_attributes {
+	RULES_DENIAL_OF_RULE, /* those that the rule matches or counts by */
+	RULES_DENIAL_OF_NONE,
+	RULES_DENIAL_OF_LIST,
+};
 
 #define RULES_DENIALS_KEEP       10000
 #define RULES_DENIALS_KEEP_MAX   1000000
@@ -233,6 +238,9 @@ struct rules_denials {
 	uint64_t keep;       /* at most so many, or 0 */
 	uint64_t per_second; /* of each rule, or 0 */
 	enum rules_denial_key key;
+	enum rules_denial_attributes attributes;
+	const char *const *listed; /* the names of RULES_DENIAL_OF_LIST */
+	size_t listed_count;
 	enum rules_switch headers; /* answers name the rule, the limit and the kept denial; unset: no */
 };
 

@@ -39,7 +39,6 @@ struct observed {
 	uint64_t now_ns;
 	bool failed;
 	const struct ordered_record *ordered;
-	const struct plan *plan;
 	struct buffer *output; /* NULL if not wanted */
 };
 
@@ -83,10 +82,10 @@ static struct tally *tally_of(const struct scenario *scenario, const struct plan
 }
 
 /* An engine_observer: counts the decision of a step, and writes its line if wanted. */
-static void count_step(void *context, const struct plan_step *step)
+static void count_step(void *context, const struct plan *plan, const struct plan_step *step)
 {
 	struct observed *observed = context;
-	const struct weir_decision *d = &observed->plan->step_decisions[step - observed->plan->steps];
+	const struct weir_decision *d = &plan->step_decisions[step - plan->steps];
 	struct tally *tally = tally_of(observed->scenario, step);
 
 	tally_count(tally, step, observed->ordered->cost, observed->ordered->time_ns, d);
@@ -314,7 +313,6 @@ static void decide_requests(void *owner, size_t start, size_t end)
 		struct observed observed = {.scenario = scenario,
 		                            .now_ns = ordered->time_ns,
 		                            .ordered = ordered,
-		                            .plan = plan,
 		                            .output = run->replay->decisions ? &run->outputs[i] : NULL};
 		struct decision_context context = {.table = scenario->table,
 		                                   .at = moment_given(ordered->time_ns),

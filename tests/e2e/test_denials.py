@@ -123,7 +123,7 @@ def test_since_is_a_span_or_a_time(serve):
 
 def test_denials_by_redis_are_kept_and_servers_that_share_it_have_the_same_digest(serve, start_redis):
     redis = start_redis()
-    servers = [serve("--store", redis.url, config=RULES) for _ in range(2)]
+    servers = [serve("--store", redis.url, config="store_timeout: 30s\n" + RULES) for _ in range(2)]
     answers = [ask(servers[i % 2], path="/login", user="ann") for i in range(6)]
     assert [answer["allowed"] for answer in answers] == [True, True] + [False] * 4
     digests = {server.post("/v1/key", {"key": "ann"}).json["digest"] for server in servers}
@@ -177,6 +177,7 @@ def test_a_denied_answer_names_its_rule_limit_and_denial_if_that_is_asked_for(se
 
 def test_denials_after_a_wait_by_redis_and_by_a_rule_alone_are_explained(serve, start_redis):
     server = serve(config=f"""
+store_timeout: 30s
 limits:
   places: {{ algorithm: concurrency, max: 1, lease: 1h, queue: 9, max_wait: 100ms }}
   shared: {{ algorithm: fixed_window, rate: 1/h, store: "{start_redis().url}" }}

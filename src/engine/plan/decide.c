@@ -117,7 +117,7 @@ static void observe_steps(const struct decision_context *context, const struct p
 		bool has_decided = limits_decided && (!refused_step || refused_step == step);
 
 		if (step->shadow ? !stage_is_below_decision(plan, step) : has_decided)
-			context->observe(context->owner, step);
+			context->observe(context->owner, plan, step);
 	}
 }
 
@@ -241,7 +241,7 @@ static void run_direct(const struct decision_context *context, struct plan *plan
 	stage_run_alone(context, plan, decision);
 	plan->refused_step = decision->allowed ? NULL : step;
 	if (counts_for_metrics(context, plan))
-		context->observe(context->owner, step);
+		context->observe(context->owner, plan, step);
 	if (end_plan(context, plan) == PLAN_REFUND_SHADOW)
 		plan->permit.id = 0;
 	plan->stage = PLAN_DONE;

@@ -58,8 +58,8 @@ struct plan_step {
 	};
 	bool shadow;
 	bool key_is_secret : 1; /* the key is made of visitors' data, so no listing may show its name */
-	bool store_answered : 1; /* the step's remote store has answered in this attempt */
-	bool refused : 1;  /* refused in this attempt; `retry_after_ns` is set */
+	bool store_answered : 1;          /* the step's remote store has answered in this attempt */
+	bool refused : 1;                 /* refused in this attempt; `retry_after_ns` is set */
 	bool granted_by_other_server : 1; /* of a refund by permit: another server granted the charge
 	                             and has it in its memory */
 	uint8_t generation : 4; /* of a refund: of the parameters that `charge_ends_ns` belongs to
@@ -105,15 +105,15 @@ struct plan {
 	signed char status;  /* when done: 0, or the error of a store, after which it has no charges */
 	unsigned char queue_position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
 	bool respects_queue : 1;          /* it may wait, and does not overtake requests that wait */
-	bool wants_permit : 1;      /* see engine_want_permit */
+	bool wants_permit : 1;            /* see engine_want_permit */
 	bool permit_is_valid : 1; /* by permit: refunds every charge in memory, not only the entries of
 	                             concurrency limits. In a report: the limits that judge count it */
 	bool none_refused : 1;    /* no step of the stage was refused so far */
 	bool cancelled : 1;
 	bool has_remote_steps : 1; /* a step was at a remote store when the plan was prepared */
-	bool needs_claim : 1;  /* by permit: only one of all servers may refund it, so it is claimed at
-	                       context->claim_store before its charges in memory are refunded */
-	bool submitted : 1;    /* the stage's remote steps have been submitted */
+	bool needs_claim : 1; /* by permit: only one of all servers may refund it, so it is claimed at
+	                      context->claim_store before its charges in memory are refunded */
+	bool submitted : 1;   /* the stage's remote steps have been submitted */
 	bool steps_are_independent : 1; /* a refused step does not stop the others; a log that is full
 	                          replaces its oldest uses */
 	bool decides_every_step : 1;    /* step_decisions gets the result of every step, also behind a
@@ -125,21 +125,22 @@ struct plan {
 	                               0 for plan->cost */
 	unsigned char execute_passes : 3; /* set of the passes that the steps are in, see stage.h */
 	bool has_shadow : 1;              /* a step belongs to a shadow rule */
-	unsigned char outcome : 2;  /* of engine_report: enum weir_outcome */
+	unsigned char outcome : 2;        /* of engine_report: enum weir_outcome */
 	bool cost_exceeds_limit : 1; /* with `first_refusal_decides`: a limit behind the steps could
 	                                never grant its cost. The plan ends with ECOST if none of its
 	                                steps is refused */
+	bool has_attributes : 1;     /* `attributes` is set, in place of `direct_step` */
 	unsigned short
 	    sender : 10; /* the caller's own number of the sender; the engine does not use it */
 	struct submission *submission; /* its steps at remote stores, or NULL */
 	uint64_t cost;
 	union {
-		uint64_t max_wait_ns; /* as in struct algo_call */
+		uint64_t max_wait_ns;     /* as in struct algo_call */
 		uint64_t granting_server; /* with `needs_claim`: the server that granted the permit */
 	};
 	union {
 		uint64_t awaited_key_hash; /* hash of the key that it waits for, or waited for last */
-		uint64_t latency_ns; /* of engine_report: the latency, or 0 for the permit's age */
+		uint64_t latency_ns;       /* of engine_report: the latency, or 0 for the permit's age */
 	};
 	struct permit
 	    permit; /* acquire: the permit that it gets; refund: the permit that is refunded */
@@ -151,7 +152,14 @@ struct plan {
 	 * before it is refused. After ELONG: the rule whose key is too long.
 	 */
 	const struct rules_rule *answering_rule;
-	struct plan_step direct_step; /* the step of a direct call */
+	union {
+		struct plan_step direct_step; /* the step of a direct call */
+		/* by which rules were found; the caller's own, the engine does not use them */
+		struct plan_attributes {
+			const struct weir_attribute *items;
+			size_t count;
+		} attributes;
+	};
 };
 
 #define PLAN_NO_STEP UINT32_MAX
@@ -173,7 +181,7 @@ enum engine_state {
  * plan passed, these are all its steps; otherwise the step that denies it and those of shadow
  * rules.
  */
-typedef void engine_observer(void *context, const struct plan_step *step);
+typedef void engine_observer(void *context, const struct plan *plan, const struct plan_step *step);
 
 /* Shared by all plans that are decided in one iteration of a loop, or in one call of the library.
  */
@@ -192,7 +200,7 @@ struct decision_context {
 	 * events and metrics: `outcome` has the phase changes. Or NULL.
 	 */
 	void (*breaker_ran)(void *context, const struct plan_step *step,
-	                      const struct algo_decision *outcome);
+	                    const struct algo_decision *outcome);
 	/* Called with the notification of a step for its limit's quorum group. Or NULL. */
 	void (*notify)(void *context, const struct plan_step *step,
 	               const struct algo_notification *notification);
@@ -204,7 +212,8 @@ struct decision_context {
 	struct store *claim_store; /* where servers claim each other's permits, or NULL */
 	uint64_t own_server;       /* this server's number in the permits that it grants; not 0 */
 	struct store_client *const *store_clients; /* of this thread, by the index of their store */
-	uint64_t nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
+	uint64_t
+	    nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
 	struct submit_spares *spares; /* of this thread, or NULL */
 };
 
@@ -249,8 +258,8 @@ int engine_prepare_rules(const struct weir_engine *engine, const struct algo_cal
 /* An operation on the limits of each rule that applies, with a result for each step. */
 struct engine_rule_operation {
 	enum algo_op op;
-	bool all_or_none;              /* false: each step is decided by itself */
-	unsigned feedback;             /* of a refund, see struct plan */
+	bool all_or_none;                   /* false: each step is decided by itself */
+	unsigned feedback;                  /* of a refund, see struct plan */
 	const struct rules_rule *only_rule; /* the rule whose limits are used, or NULL for all rules */
 };
 
@@ -302,9 +311,10 @@ __attribute__((noinline)) size_t engine_work_slow(const struct plan *plan);
  */
 static inline size_t engine_work(const struct plan *plan)
 {
-	if (__builtin_expect(plan->step_count == 0 || (plan->step_count == 1 &&
-	                                               plan->steps->limit->algo.width < ENGINE_WORK_RECORDS),
-	                     1))
+	if (__builtin_expect(
+	        plan->step_count == 0 ||
+	            (plan->step_count == 1 && plan->steps->limit->algo.width < ENGINE_WORK_RECORDS),
+	        1))
 		return plan->step_count;
 	return engine_work_slow(plan);
 }
@@ -482,7 +492,8 @@ bool engine_apply_group_operation(const struct decision_context *context,
                                   const struct weir_limit *limit, uint64_t hash,
                                   const struct algo_call *call);
 /**
- * Reads the phase of a key (algo/outcomes/breaker_state.h), by its hash, after the changes that were due.
+ * Reads the phase of a key (algo/outcomes/breaker_state.h), by its hash, after the changes that
+ * were due.
  */
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
                  uint64_t hash, struct algo_decision *outcome);

@@ -24,7 +24,7 @@ void engine_prepare_empty(const struct algo_call *call, struct plan *plan)
 	plan->cancelled = plan->has_remote_steps = plan->steps_are_independent = plan->needs_claim =
 	    false;
 	plan->first_refusal_decides = plan->peek_adds_earlier_charges = plan->cost_exceeds_limit =
-	    plan->decides_every_step = false;
+	    plan->decides_every_step = plan->has_attributes = false;
 	plan->has_shadow = false;
 	plan->feedback = 0;
 	plan->outcome = 0;

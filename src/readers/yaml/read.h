@@ -19,8 +19,9 @@ int yaml_read(struct weir_config *config, const struct source *source, struct we
 extern const struct node_kind read_listen_kind;
 /* Arrays of the config, and of limits the reader's index of names; rules are read after limits. */
 extern const struct node_kind read_limits_kind, read_rules_kind, read_users_kind;
-extern const struct node_kind read_tls_kind;   /* a struct rules_tls */
-extern const struct node_kind read_match_kind; /* an array of struct rules_condition */
+extern const struct node_table read_denials_table; /* fields of the config */
+extern const struct node_kind read_tls_kind;       /* a struct rules_tls */
+extern const struct node_kind read_match_kind;     /* an array of struct rules_condition */
 extern const struct node_kind read_store_kind, read_limit_store_kind; /* a struct rules_text */
 extern const struct node_kind read_prefix_kind;                       /* a const char * */
 /* An unsigned: `5%`, which key->expected describes. */

@@ -164,19 +164,6 @@ static const struct node_key idle_keys[] = {
 static const struct node_table idle_table = {"idle", idle_keys,
                                              sizeof idle_keys / sizeof *idle_keys};
 
-static const struct word denial_keys[] = {
-    {"digest", RULES_DENIAL_DIGEST}, {"full", RULES_DENIAL_FULL}, {0}};
-
-static const struct node_key denials_keys[] = {
-    {"keep", &node_number, FIELD(denials.keep), .max = RULES_DENIALS_KEEP_MAX},
-    {"per_second", &node_number, FIELD(denials.per_second), .max = RULES_DENIALS_KEEP_MAX},
-    {"key", &node_word, FIELD(denials.key), .words = denial_keys},
-    {"headers", &node_word, FIELD(denials.headers), .words = read_switches},
-};
-
-static const struct node_table denials_table = {"denials", denials_keys,
-                                                sizeof denials_keys / sizeof *denials_keys};
-
 static int read_zone(struct reader *reader, const struct node_key *key, const yaml_node_t *value,
                      void *field)
 {
@@ -222,8 +209,8 @@ static const struct node_key file_keys[] = {
      .max = UINT64_MAX},
     {"order", &node_word, FIELD(order), .words = orders},
     {"koala", &node_nested, .nested = &koala_table},
-    {"denials", &node_nested, .nested = &denials_table},
     {"attributes", &node_list, ARRAY(attributes, attribute_count), .items = &attributes},
+    {"denials", &node_nested, .nested = &read_denials_table},
     {"nodes", &node_number, FIELD(nodes), .presence_flag = FIELD(has_nodes), .min = 1,
      .max = NODES_MAX},
     {"prefix", &read_prefix_kind, FIELD(prefix)},

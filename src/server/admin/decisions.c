@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "server/admin/key_phases.h"
+#include "server/denials/denial_keeper.h"
 
 void decisions_count(struct decider *decider, size_t index, bool shadow, bool allowed,
                      enum weir_reason reason)
@@ -35,73 +36,6 @@ __attribute__((noinline)) static void count_denied(struct decider *decider,
 	                 decider->context.at.now_ns);
 }
 
-/*
- * The counters by which the sample of denials is bounded: those of the step's rule, or of its limit
- * if the request names that. A plan that waited may be of an earlier configuration, whose rules are
- * not in the newest one.
- */
-static struct named_counters *counters_of_step(const struct server_config *config,
-                                               const struct plan_step *step, size_t limit_index)
-{
-	size_t rule_index = ((uintptr_t)step->rule - (uintptr_t)config->rules->rules) /
-	                    sizeof config->rules->rules[0]; /* beyond the rules if it is no such rule */
-
-	return rule_index < config->rules->rule_count ? config->rule_counters[rule_index]
-	                                              : config->limit_counters[limit_index];
-}
-
-/* The text that stands for the step's key, which is in `digest` unless its name may be shown. */
-static struct slice key_to_show(const struct decider *decider, const struct plan_step *step,
-                                char digest[KEY_DIGEST_TEXT])
-{
-	const struct worker_shared *shared = decider->shared;
-	bool shows_name = decider->config->rules->denials.key == RULES_DENIAL_FULL;
-
-	if (shows_name && !step->key_is_secret)
-		return (struct slice){step->key_name.data, u64_min(step->key_name.len, DENIAL_KEY_MAX)};
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
-	return slice_of(digest);
-}
-
-/* Adds a denial to the sample. Not inlined: most of an attack's denials are left out. */
-__attribute__((noinline)) static void keep_denial(struct decider *decider,
-                                                  const struct plan_step *step, const char *limit)
-{
-	char digest[KEY_DIGEST_TEXT], id[DENIAL_ID_TEXT];
-	struct denial denial = {
-	    .time_ns = decider->context.at.wall_ns,
-	    .rule = step->rule ? step->rule->name : NULL,
-	    .limit = limit,
-	    .key = key_to_show(decider, step, digest),
-	    .reason = step->reason,
-	    .retry_after_ns = step->refused && !step->shadow ? step->retry_after_ns : 0,
-	    .shadow = step->shadow,
-	};
-
-	if (!denial_sample_add(decider->shared->denials, &denial, id))
-		metrics_add(&decider->metrics->denials_left_out, 1);
-	else if (!step->shadow)
-		memcpy(decider->denial_id, id, sizeof id);
-}
-
-static void sample_denial(struct decider *decider, const struct plan_step *step, size_t limit_index)
-{
-	const struct server_config *config = decider->config;
-	uint64_t per_second = config->rules->denials.per_second;
-
-	if (!step->shadow) {
-		decider->denied_step = step;
-		decider->denial_id[0] = '\0';
-	}
-	if (!decider->shared->denials)
-		return;
-	if (denial_share_admits(&counters_of_step(config, step, limit_index)->denials,
-	                        decider->context.at.wall_ns, per_second))
-		keep_denial(decider, step, config->limit_counters[limit_index]->name);
-	else
-		metrics_add(&decider->metrics->denials_left_out, 1);
-}
-
 /* Counts a request that names a limit and an empty key. The engine counts those of rules. */
 __attribute__((noinline, cold)) static void count_empty_key(const struct plan_step *step,
                                                             struct named_counters *limit)
@@ -110,7 +44,7 @@ __attribute__((noinline, cold)) static void count_empty_key(const struct plan_st
 		atomic_fetch_add_explicit(&limit->empty_keys, 1, memory_order_relaxed);
 }
 
-void decisions_count_step(void *context, const struct plan_step *step)
+void decisions_count_step(void *context, const struct plan *plan, const struct plan_step *step)
 {
 	struct decider *decider = decider_of(context);
 	size_t index = engine_limit_index(decider->config->engine, step->limit);
@@ -122,7 +56,7 @@ void decisions_count_step(void *context, const struct plan_step *step)
 		return;
 	if (!step->shadow)
 		count_denied(decider, step, decider->config->limit_counters[index]->name);
-	sample_denial(decider, step, index);
+	denial_keeper_count(decider, plan, step, index);
 }
 
 /* Counts an operation that the limit's Redis could not do, by the policy that replaced it. */

@@ -11,7 +11,7 @@
 void decisions_count(struct decider *decider, size_t index, bool shadow, bool allowed,
                      enum weir_reason reason);
 /** The callbacks `observe`, `breaker_ran` and `failed` of a decision context. */
-void decisions_count_step(void *context, const struct plan_step *step);
+void decisions_count_step(void *context, const struct plan *plan, const struct plan_step *step);
 void decisions_count_phase(void *context, const struct plan_step *step,
                            const struct algo_decision *decision);
 void decisions_count_failure(void *context, const struct plan_step *step,

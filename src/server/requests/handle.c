@@ -20,6 +20,7 @@
 #include "server/requests/adhoc_key.h"
 #include "server/requests/split_batch.h"
 #include "server/requests/per_rule.h"
+#include "server/denials/denial_attributes.h"
 #include "server/denials/denial_list.h"
 #include "server/requests/koala.h"
 #include "server/requests/operator_requests.h"
@@ -170,6 +171,8 @@ static void prepare_rules(struct decider *decider, struct work *work, const stru
 	if (status == WEIR_OK && !r->permit.data) /* a permit lists its limits */
 		status = engine_prepare_rules(decider->config->engine, &call, &attributes, &decider->arena,
 		                              &work->plan);
+	if (status == WEIR_OK && !r->permit.data)
+		denial_attributes_set(&work->plan, attributes.items, attributes.count);
 	work_set_rules_status(decider, work, status, r);
 	if (work->status == WEIR_OK)
 		prepare_permit(decider, work, r);
@@ -232,7 +235,7 @@ static void finish_impossible_cost(struct decider *decider, struct work *work, s
 		return;
 	work->plan.direct_step.allowed = d->allowed = false;
 	work->plan.direct_step.reason = d->reason = WEIR_REASON_OVER_LIMIT;
-	decisions_count_step(&decider->self, &work->plan.direct_step);
+	decisions_count_step(&decider->self, &work->plan, &work->plan.direct_step);
 }
 
 static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)

@@ -6,6 +6,7 @@
 #include "server/requests/koala.h"
 
 #include "rules/show.h"
+#include "server/denials/denial_keeper.h"
 
 /* An object with the fields that Koala's clients read. */
 #define RESULT(type, error, reason)                                                                \
@@ -56,15 +57,30 @@ static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
- * Iterates over the rules whose steps the plan enforces: the steps of a rule stand together.
- * Returns the rule at or after step *i, and moves *i behind its steps; NULL at the end. *refuses
- * says whether one of its limits refuses.
+ * Counts a denial by a browse that takes nothing, and may keep it: such an answer decides for
+ * clients of Koala. The engine does so for a browse that acquires. A rule without limits has a step
+ * of no limit.
  */
-static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, bool *refuses)
+static void count_browsed_denial(struct decider *decider, const struct plan *plan,
+                                 const struct plan_step *step)
+{
+	if (!algo_op_consumes(plan->op) && step->rule && step->rule->limit_count > 0)
+		denial_keeper_count(decider, plan, step,
+		                    engine_limit_index(decider->config->engine, step->limit));
+	decider->denial_id[0] = '\0'; /* answers to Koala's clients do not name it */
+}
+
+/*
+ * Iterates over the rules whose steps the plan enforces: the steps of a rule stand together.
+ * Returns the rule at or after step *i, and moves *i behind its steps; NULL at the end. *refused is
+ * the first of its steps whose limit refuses, or NULL.
+ */
+static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i,
+                                          const struct plan_step **refused)
 {
 	const struct rules_rule *rule = NULL;
 
-	*refuses = false;
+	*refused = NULL;
 	for (; *i < plan->step_count; ++*i) {
 		const struct plan_step *step = &plan->steps[*i];
 
@@ -73,7 +89,8 @@ static const struct rules_rule *next_rule(const struct plan *plan, uint32_t *i, 
 		if (rule && step->rule != rule)
 			break;
 		rule = step->rule;
-		*refuses |= step_refuses(plan, step);
+		if (!*refused && step_refuses(plan, step))
+			*refused = step;
 	}
 	return rule;
 }
@@ -84,14 +101,17 @@ void koala_answer_browse(struct decider *decider, const struct plan *plan, struc
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule =
 	    plan->refused_step ? plan->refused_step->rule : plan->answering_rule;
-	bool any_rule = false, allowed = reply->decision.allowed, refuses;
+	bool any_rule = false, allowed = reply->decision.allowed;
+	const struct plan_step *refused;
 
+	if (plan->refused_step && !allowed)
+		count_browsed_denial(decider, plan, plan->refused_step);
 	if (rule) {
 		count_answer(decider, rule, allowed);
 		reply->body = result_of_rule(config, rule, allowed);
 		return;
 	}
-	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any_rule = true)
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refused)); any_rule = true)
 		count_answer(decider, rule, true);
 	reply->body = result_of_none(config, any_rule);
 }
@@ -110,18 +130,21 @@ int koala_answer_browse_all(struct decider *decider, const struct plan *plan, st
 	const struct weir_config *config = decider->config->rules;
 	const struct rules_rule *rule;
 	struct slice *results;
-	bool any_rule = false, refuses;
+	const struct plan_step *refused;
+	bool any_rule = false;
 	size_t n = 0;
 
 	results = arena_array(&decider->arena, (size_t)plan->step_count + 1, sizeof *results);
 	if (!results)
 		return WEIR_ENOMEM;
-	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refuses)); any_rule = true) {
+	for (uint32_t i = 0; (rule = next_rule(plan, &i, &refused)); any_rule = true) {
 		/* a rule may be configured to answer "Allow" although its limit is used up */
-		bool answers_allow = !refuses || rule->answer == RULES_ALLOW;
+		bool answers_allow = !refused || rule->answer == RULES_ALLOW;
 
 		count_answer(decider, rule, answers_allow);
-		if (refuses)
+		if (!answers_allow)
+			count_browsed_denial(decider, plan, refused);
+		if (refused)
 			results[n++] = result_of_rule(config, rule, answers_allow);
 	}
 	if (n == 0)

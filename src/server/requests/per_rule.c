@@ -5,6 +5,7 @@
  */
 #include "server/requests/per_rule.h"
 
+#include "server/denials/denial_attributes.h"
 #include "server/requests/koala.h"
 #include "server/requests/run_plan.h"
 #include "server/requests/work_error.h"
@@ -18,6 +19,8 @@ static void prepare_plan(struct decider *decider, struct work *work, const struc
 	int status = engine_prepare_rule_operation(decider->config->engine, operation, &attributes,
 	                                           &decider->arena, &work->plan);
 
+	if (status == WEIR_OK)
+		denial_attributes_set(&work->plan, attributes.items, attributes.count);
 	work_set_rules_status(decider, work, status, r);
 }
 
@@ -68,7 +71,8 @@ void per_rule_prepare_value(struct decider *decider, struct work *work, const st
  */
 static bool is_decided_without_store(const struct weir_decision *d)
 {
-	return d->reason == WEIR_REASON_STORE_FAILURE || (d->allowed && d->quota > 0 && d->remaining == 0);
+	return d->reason == WEIR_REASON_STORE_FAILURE ||
+	       (d->allowed && d->quota > 0 && d->remaining == 0);
 }
 
 /* Answers with the count of the rule's key: the units of its quota that are used. */

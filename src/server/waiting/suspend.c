@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/remote/submit.h"
+#include "server/denials/denial_attributes.h"
 
 #define ALIGNMENT alignof(max_align_t)
 
@@ -138,11 +139,11 @@ static void copy_items_to_begin(struct copy_space *copy_space, const struct batc
 		copy_unprepared_fields(copy_space, &from->request.items[i], items ? &items[i] : &ignored);
 }
 
-static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
+static void copy_work(const struct decider *decider, struct copy_space *copy_space,
                       const struct work *from, struct work *to);
 
 /* Copies a batch with its items. It is copied before it runs, so the replies begin empty. */
-static struct request *copy_batch(const struct weir_table *table, struct copy_space *copy_space,
+static struct request *copy_batch(const struct decider *decider, struct copy_space *copy_space,
                                   const struct work *work)
 {
 	size_t begun;
@@ -163,13 +164,13 @@ static struct request *copy_batch(const struct weir_table *table, struct copy_sp
 		batch->replies = replies;
 	}
 	for (size_t i = 0; i < begun; i++)
-		copy_work(table, copy_space, &item_works[i], batch ? &batch->items[i] : &ignored);
+		copy_work(decider, copy_space, &item_works[i], batch ? &batch->items[i] : &ignored);
 	for (size_t i = 0; replies && i < item_count; i++)
 		replies[i] = (struct reply){.is_unfinished = true}; /* so that its item is run */
 	return batch ? &batch->request : NULL;
 }
 
-static struct request *copy_full_request(const struct weir_table *table,
+static struct request *copy_full_request(const struct decider *decider,
                                          struct copy_space *copy_space, const struct work *work)
 {
 	struct request *request, ignored;
@@ -177,33 +178,57 @@ static struct request *copy_full_request(const struct weir_table *table,
 	if (!work->full_request)
 		return NULL;
 	if (work->kind == REQUEST_BATCH)
-		return copy_batch(table, copy_space, work);
+		return copy_batch(decider, copy_space, work);
 	request = reserve_space(copy_space, sizeof *request);
 	copy_request(copy_space, work->full_request, request ? request : &ignored);
 	return request;
 }
 
-static void copy_plan(const struct weir_table *table, struct copy_space *copy_space,
+/*
+ * Copies the attributes that a denial of the plan would be kept with, those that fit into
+ * DENIAL_ATTRIBUTES_MAX bytes.
+ */
+static void copy_attributes_to_keep(const struct decider *decider, struct copy_space *copy_space,
+                                    const struct plan *from, struct plan *to)
+{
+	struct weir_attribute kept[WEIR_ATTRIBUTES_MAX];
+	size_t count = 0, bytes = 0;
+
+	for (size_t i = 0; i < from->attributes.count; i++) {
+		const struct weir_attribute *attribute = &from->attributes.items[i];
+		size_t size = strlen(attribute->name) + 1 + attribute->value_len;
+
+		if (bytes + size > DENIAL_ATTRIBUTES_MAX || !denial_attributes_are_kept(decider, from, i))
+			continue;
+		kept[count++] = *attribute;
+		bytes += size;
+	}
+	to->attributes = (struct plan_attributes){copy_attributes(copy_space, kept, count), count};
+}
+
+static void copy_plan(const struct decider *decider, struct copy_space *copy_space,
                       const struct work *from, struct work *to)
 {
 	void *memory = reserve_space(copy_space, engine_suspend_size(&from->plan));
 
 	if (memory)
-		engine_suspend(table, &to->plan, &from->plan, memory);
+		engine_suspend(decider->shared->table, &to->plan, &from->plan, memory);
+	if (from->plan.has_attributes)
+		copy_attributes_to_keep(decider, copy_space, &from->plan, &to->plan);
 }
 
-static void copy_work(const struct weir_table *table, struct copy_space *copy_space,
+static void copy_work(const struct decider *decider, struct copy_space *copy_space,
                       const struct work *from, struct work *to)
 {
 	*to = *from;
 	if (work_has_plan(from))
-		copy_plan(table, copy_space, from, to);
+		copy_plan(decider, copy_space, from, to);
 	else
 		to->plan.step_count = 0;
 	if (from->status != WEIR_OK && from->kind != REQUEST_LOCAL)
 		to->message = copy_block(copy_space, from->message, strlen(from->message) + 1);
 	else
-		to->full_request = copy_full_request(table, copy_space, from);
+		to->full_request = copy_full_request(decider, copy_space, from);
 }
 
 bool suspend_needed_for_store(const struct work *work)
@@ -286,7 +311,7 @@ static struct suspended *copy_to_block(struct waiting *waiting, const struct wor
 	if (!suspended)
 		return NULL;
 	copy_space = (struct copy_space){suspended->bytes, size - sizeof *suspended, 0};
-	copy_work(waiting->decider->shared->table, &copy_space, work, &suspended->work);
+	copy_work(waiting->decider, &copy_space, work, &suspended->work);
 	if (copy_space.used <= copy_space.size)
 		return suspended;
 	suspend_release(&suspended->unanswered);

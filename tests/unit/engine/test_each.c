@@ -28,7 +28,8 @@ static const struct rules_limit limits[] = {
 static const char *const by_user[] = {"user"};
 static const size_t small[] = {SMALL}, large[] = {LARGE}, log_only[] = {LOG};
 static const struct rules_value seven = {.test = RULES_EQUAL, .text = {"7", 1}};
-static const struct rules_condition is_seven = {.attribute = "user", .values = &seven, .value_count = 1};
+static const struct rules_condition is_seven = {
+    .attribute = "user", .values = &seven, .value_count = 1};
 
 #define OF(limit_) .key = by_user, .key_count = 1, .limits = (limit_), .limit_count = 1
 
@@ -51,10 +52,11 @@ struct fixture {
 	uint64_t now_ns;
 };
 
-static void observe(void *context, const struct plan_step *step)
+static void observe(void *context, const struct plan *plan, const struct plan_step *step)
 {
 	struct fixture *f = context;
 
+	(void)plan;
 	(void)step;
 	f->told++;
 }

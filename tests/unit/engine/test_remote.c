@@ -176,9 +176,10 @@ static void a_cost_above_the_share_is_denied(void **state)
 
 static size_t seen[WEIR_REASON_COUNT];
 
-static void observe(void *context, const struct plan_step *step)
+static void observe(void *context, const struct plan *plan, const struct plan_step *step)
 {
 	(void)context;
+	(void)plan;
 	seen[step->reason]++;
 }
 

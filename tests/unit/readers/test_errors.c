@@ -72,7 +72,8 @@ static void duplicates_are_refused(void **state)
 	     4, 3, "each limit once, found \"b\" again"},
 	    {"limits: { CL.THROTTLE: { algorithm: token_bucket, rate: 5/s } }", 1, 11,
 	     "expected a name other than a command's, found \"CL.THROTTLE\""},
-	    {"limits:\n  THROTTLE: { algorithm: token_bucket, rate: 5/s }", 2, 3, "other than a command's"},
+	    {"limits:\n  THROTTLE: { algorithm: token_bucket, rate: 5/s }", 2, 3,
+	     "other than a command's"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, rate: 5/s } }", 1, 52,
 	     "\"rate\" again"},
 	    {"rules: [{ name: x, answer: deny },\n { name: x, answer: allow }]", 2, 10,
@@ -101,9 +102,11 @@ static void wrong_types_are_refused(void **state)
 	    {"listen: { http: { mode: 0660 } }", 1, 17, "path"},
 	    {"listen: { http: { path: a.sock } }", 1, 25, "unix:/PATH, found 'unix:a.sock'"},
 	    {"listen: { http: { path: /a, port: 1 } }", 1, 29, "path, mode, owner, group"},
-	    {"listen: { http: { path: /a, mode: 0680 } }", 1, 35, "a mode in octal digits such as 0660"},
+	    {"listen: { http: { path: /a, mode: 0680 } }", 1, 35,
+	     "a mode in octal digits such as 0660"},
 	    {"listen: { http: { path: /a, mode: 01777 } }", 1, 35, "a mode in octal digits"},
-	    {"listen: { http: { path: /a, mode: 77777777777777777 } }", 1, 35, "a mode in octal digits"},
+	    {"listen: { http: { path: /a, mode: 77777777777777777 } }", 1, 35,
+	     "a mode in octal digits"},
 	    {"listen: { http: { path: /a, mode: 000 } }", 1, 35, "a mode in octal digits"},
 	    {"listen: { http: { path: /a, mode: [] } }", 1, 35, "a mode in octal digits"},
 	    {"listen: { http: { path: /a, mode: rw } }", 1, 35, "a mode in octal digits"},
@@ -111,10 +114,12 @@ static void wrong_types_are_refused(void **state)
 	    {"store:", 1, 7, "found nothing"},
 	    {"store: \"\"", 1, 8, "found \"\""},
 	    {"store: { a: b }", 1, 8, "found a mapping"},
-	    {"store: /var/lib/weir", 1, 8, "memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
-	                                   "found '/var/lib/weir'"},
+	    {"store: /var/lib/weir", 1, 8,
+	     "memory, file:PATH or a URL such as redis://127.0.0.1:6379/0, "
+	     "found '/var/lib/weir'"},
 	    {"store: http://me:secret@h/x@y?z", 1, 8, "found 'http://…@y?…'"},
-	    {"store: \"redis://me:se\\ncret@h\"", 1, 8, "control characters, found one at character 14"},
+	    {"store: \"redis://me:se\\ncret@h\"", 1, 8,
+	     "control characters, found one at character 14"},
 	    {"store: \"redis://me:se\\0cret@h\"", 1, 8, "4096 bytes without a NUL, found others"},
 	    {"store_timeout: 0s", 1, 16, "a time from 1ms to a minute such as 20ms, found \"0s\""},
 	    {"store_timeout: 61s", 1, 16, "a minute such as 20ms, found \"61s\""},
@@ -148,6 +153,11 @@ static void wrong_types_are_refused(void **state)
 	    {"protected: 10.0.0.0/8", 1, 12, "yes, no or a list of addresses, found \"10.0.0.0/8\""},
 	    {"protected: {}", 1, 12, "yes, no or a list of addresses, found a mapping"},
 	    {"protected: [localhost]", 1, 13, "an address, 10.0.0.0/8"},
+	    {"denials: { attributes: path }", 1, 24, "rule, none or a list of attributes, found"},
+	    {"denials: { attributes: {} }", 1, 24,
+	     "rule, none or a list of attributes, found a mapping"},
+	    {"denials: { attributes: [path, [a]] }", 1, 31, "a name"},
+	    {"denials: { attributes: [path, path] }", 1, 31, "path"},
 	    {"hosts: weir.example.com", 1, 8, "a list of names"},
 	    {"hosts: [\"weir.example.com:80\"]", 1, 9, "such as limits.example.com, without a port"},
 	    {"hosts: [weir, \"*\"]", 1, 15, "such as limits.example.com"},
@@ -243,7 +253,8 @@ static void impossible_values_are_refused(void **state)
 	    {"limits: { a: { algorithm: base, base: 10, rate: 1/month } }", 1, 49, "fixed length"},
 	    {"limits: { a: { algorithm: base, base: 10, rate: 1/5s, timezone: Asia/Shanghia } }", 1, 65,
 	     "found \"Asia/Shanghia\""},
-	    {"limits: { a: { algorithm: token_bucket, base: 10, rate: 1/5s } }", 1, 41, "found \"base\""},
+	    {"limits: { a: { algorithm: token_bucket, base: 10, rate: 1/5s } }", 1, 41,
+	     "found \"base\""},
 	    {"limits: { a: { algorithm: random } }", 1, 14, "deny in random, found none"},
 	    {"limits: { a: { algorithm: random, deny: 1.1 } }", 1, 41,
 	     "a number from 0 to 1 such as 0.25, found \"1.1\""},
@@ -272,7 +283,8 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 {
 	static const struct bad cases[] = {
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/s, burst: 5 } }", 1, 52,
-	     "fixed_window (algorithm, rate, align, timezone, week_start, on_store_failure, store, chunk)"},
+	     "fixed_window (algorithm, rate, align, timezone, week_start, on_store_failure, store, "
+	     "chunk)"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, timezone: UTC } }", 1, 52,
 	     "token_bucket"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, capacity: 5 } }", 1, 52,
@@ -287,7 +299,8 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	    {"limits: { a: { algorithm: random, deny: 0.5, rate: 5/s } }", 1, 46,
 	     "random (algorithm, deny, retry, on_store_failure), found \"rate\""},
 	    {"limits: { a: { algorithm: leaky_queue, rate: 5/s, slack: 1 } }", 1, 51,
-	     "leaky_queue (algorithm, rate, capacity, max_wait, on_store_failure, store), found \"slack\""},
+	     "leaky_queue (algorithm, rate, capacity, max_wait, on_store_failure, store), found "
+	     "\"slack\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, keys: 10 } }", 1, 52,
 	     "token_bucket (algorithm, rate, burst, on_store_failure, store, chunk), found \"keys\""},
 	    {"limits: { a: { algorithm: fixed_window, rate: 5/d, align: first_request,\n"
@@ -295,9 +308,12 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	     2, 12, "calendar windows only"},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, store: file:/state } }", 1, 59,
 	     "memory or a URL such as redis://127.0.0.1:6379/0, found a file"},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, store: [a] } }", 1, 59, "found a list"},
-	    {"limits: { a: { algorithm: random, deny: 0.5, store: memory } }", 1, 46, "found \"store\""},
-	    {"limits: { a: { algorithm: sliding_log, rate: 5/s, chunk: 5% } }", 1, 51, "found \"chunk\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, store: [a] } }", 1, 59,
+	     "found a list"},
+	    {"limits: { a: { algorithm: random, deny: 0.5, store: memory } }", 1, 46,
+	     "found \"store\""},
+	    {"limits: { a: { algorithm: sliding_log, rate: 5/s, chunk: 5% } }", 1, 51,
+	     "found \"chunk\""},
 	    {"limits: { a: { algorithm: sliding_counter, rate: 5/s, chunk: 5% } }", 1, 55,
 	     "found \"chunk\""},
 	    {"limits: { a: { algorithm: base, base: 3, rate: 5/s, chunk: 5% } }", 1, 53,
@@ -309,7 +325,8 @@ static void parameters_of_another_algorithm_are_refused(void **state)
 	     "a part of the quota from 1% to 100% such as 5%, found \"5\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, chunk: 0% } }", 1, 59, "found \"0%\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, chunk: 101% } }", 1, 59, "found"},
-	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, chunk: \"%\" } }", 1, 59, "found \"%\""},
+	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, chunk: \"%\" } }", 1, 59,
+	     "found \"%\""},
 	    {"limits: { a: { algorithm: token_bucket, rate: 5/s, chunk: [5%] } }", 1, 59, "a list"},
 	};
 
@@ -402,11 +419,13 @@ static void matchers_that_mean_nothing_are_refused(void **state)
 	     "a value without ! under not"},
 	    {"rules: [{ answer: deny, match: { a: { not: [] } } }]", 1, 44, "at least one value"},
 	    {"rules: [{ answer: deny, match: { a: { all: [] } } }]", 1, 44, "at least one value"},
-	    {"rules: [{ answer: deny, match: { a: { all: x } } }]", 1, 44, "a list of values, lists and"},
+	    {"rules: [{ answer: deny, match: { a: { all: x } } }]", 1, 44,
+	     "a list of values, lists and"},
 	    {"rules: [{ answer: deny, match: { a: {} } }]", 1, 37, "found an empty mapping"},
 	    {"rules: [{ answer: deny, match: { a: { is: x } } }]", 1, 39,
 	     "a value (in, not_in, not, all), found \"is\""},
-	    {"rules: [{ answer: deny, match: { a: [{ not: x }] } }]", 1, 38, "a value, found a mapping"},
+	    {"rules: [{ answer: deny, match: { a: [{ not: x }] } }]", 1, 38,
+	     "a value, found a mapping"},
 	    {"rules: [{ answer: deny, match: { a: \"in:f\" } }]", 1, 37,
 	     "a mapping such as { in: FILE }, found \"in:f\"; write"},
 	    {"rules: [{ answer: deny, match: { a: \"not_in: f\" } }]", 1, 37,
@@ -442,7 +461,8 @@ static void rules_with_limits_answer_in_their_order_only(void **state)
 static void feedback_goes_with_a_log_alone(void **state)
 {
 	static const struct bad cases[] = {
-	    {"limits: { l: { algorithm: token_bucket, rate: 5/s }, m: { algorithm: sliding_log, rate: 5/s } }\n"
+	    {"limits: { l: { algorithm: token_bucket, rate: 5/s }, m: { algorithm: sliding_log, rate: "
+	     "5/s } }\n"
 	     "rules: [{ key: [ip], limits: [m], feedback: [1, 2] },\n"
 	     "        { name: r, key: [ip], limits: [m, l], feedback: [1, 0] }]",
 	     3, 17, "expected limits of sliding_log beside the feedback of rule \"r\", found \"l\""},

@@ -130,6 +130,12 @@ static void assert_config(const struct weir_config *a, const struct weir_config 
 	assert_int_equal(a->host_count, b->host_count);
 	for (size_t i = 0; i < a->host_count; i++)
 		assert_string_equal(a->hosts[i], b->hosts[i]);
+	assert_int_equal(a->denials.attributes, b->denials.attributes);
+	assert_int_equal(a->denials.listed_count, b->denials.listed_count);
+	for (size_t i = 0; i < a->denials.listed_count; i++)
+		assert_string_equal(a->denials.listed[i], b->denials.listed[i]);
+	assert_int_equal(a->denials.keep, b->denials.keep);
+	assert_int_equal(a->denials.key, b->denials.key);
 	assert_int_equal(a->order, b->order);
 	assert_text(a->koala.timezone, b->koala.timezone);
 	assert_text(a->koala.unmatched, b->koala.unmatched);
@@ -186,6 +192,9 @@ static void our_own_files_are_printed(void **state)
 	    "\"1\" } }",
 	    "listen: { http: { path: /run/a }, resp: { path: \"/run/c: d\", group: www-data },\n  "
 	    "admin: unix:/run/w }",
+	    "denials: { keep: 7, key: full, attributes: [path, header.x-y, \"a b\"] }\n",
+	    "denials: { attributes: none, headers: no }\n",
+	    "denials: { attributes: [] }\n",
 	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: 127.0.0.1:1 }\nidle: { http: "
 	    "1500ms }",
 	    "order: first\nlimits:\n"

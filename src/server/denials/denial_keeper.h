@@ -1,0 +1,50 @@
+/*
+ * denial_keeper.h: counts each denial, and keeps a bounded number of each rule and second. The path
+ * of a denial that is not kept is inlined, because most of an attack's denials are left out.
+ */
+#ifndef SERVER_DENIAL_KEEPER_H
+#define SERVER_DENIAL_KEEPER_H
+
+#include "server/requests/decider.h"
+
+/** Adds a denial of the plan's step to the sample. */
+void denial_keeper_keep(struct decider *decider, const struct plan *plan,
+                        const struct plan_step *step, const char *limit);
+
+/*
+ * The counters by which the sample of denials is bounded: those of the step's rule, or of its limit
+ * if the request names that. A plan that waited may be of an earlier configuration, whose rules are
+ * not in the newest one.
+ */
+static inline struct named_counters *denial_keeper_counters(const struct server_config *config,
+                                                            const struct plan_step *step,
+                                                            size_t limit_index)
+{
+	size_t rule_index = ((uintptr_t)step->rule - (uintptr_t)config->rules->rules) /
+	                    sizeof config->rules->rules[0]; /* beyond the rules if it is no such rule */
+
+	return rule_index < config->rules->rule_count ? config->rule_counters[rule_index]
+	                                              : config->limit_counters[limit_index];
+}
+
+/** Counts a denial of the plan's step, whose limit has that index, and keeps or leaves it out. */
+static inline void denial_keeper_count(struct decider *decider, const struct plan *plan,
+                                       const struct plan_step *step, size_t limit_index)
+{
+	const struct server_config *config = decider->config;
+	uint64_t per_second = config->rules->denials.per_second;
+
+	if (!step->shadow) {
+		decider->denied_step = step;
+		decider->denial_id[0] = '\0';
+	}
+	if (!decider->shared->denials)
+		return;
+	if (denial_share_admits(&denial_keeper_counters(config, step, limit_index)->denials,
+	                        decider->context.at.wall_ns, per_second))
+		denial_keeper_keep(decider, plan, step, config->limit_counters[limit_index]->name);
+	else
+		metrics_add(&decider->metrics->denials_left_out, 1);
+}
+
+#endif
