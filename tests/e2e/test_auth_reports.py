@@ -62,6 +62,11 @@ def test_lint_warns_of_a_rule_whose_requests_a_proxy_can_not_report(tmp_path, al
             assert re.fullmatch(rf"{file}:3:13: warning: expected `auth: no`, `auth: reports`, or an attribute "
                                 r"in `match` that no proxy sends, found none: limit \"backend\" .* rule \"site\" .*",
                                 advised[0])
+            fate = {"concurrency": "its places come back only when the lease ends",
+                    "adaptive": "it stays in flight until permit_timeout ends", "throttle": "it counts as rejected"}
+            assert fate.get(algorithm, "it counts as a failure when permit_timeout ends") in advised[0]
+            assert advised[0].endswith("Behind nginx, HAProxy or Envoy write `auth: reports` and let the proxy report; "
+                                       "otherwise let the application ask at /v1/acquire and report")
         printed = weir("lint", "--to", "yaml", file).stdout
         assert ("auth:" in printed) == (auth in ("auth: no\n", "auth: reports\n"))
         assert auth in printed or auth == "auth: yes\n"

@@ -139,6 +139,50 @@ def test_a_file_that_lists_attributes_may_use_no_others(tmp_path):
     assert "attributes: [tenant, plan]" in printed
 
 
+MEANT = {
+    "x-api-key": "header.x-api-key", "X-Api-Key": "header.x-Api-Key", "headers.x-api-key": "header.x-api-key",
+    "header-x-plan": "header.x-plan", "http_x_api_key": "header.x-api-key", "user-agent": "header.user-agent",
+    "Authorization": "header.authorization", "cookies.session": "cookie.session", "cookie_session": "cookie.session",
+    "arg_page": "query.page", "args.page": "query.page", "x-forwarded-for": "ip", "remote_addr": "ip",
+    "X-Real-IP": "ip", "request_uri": "path", "http_host": "host", "request_method": "method",
+}
+
+
+@pytest.mark.parametrize("name, meant", MEANT.items())
+@pytest.mark.parametrize("in_key", [True, False])
+def test_a_name_of_a_header_cookie_or_parameter_without_its_prefix_is_a_warning(tmp_path, name, meant, in_key):
+    rule = RULE.format("path: /x", f'"{name}"') if in_key else RULE.format(f'"{name}": "*"', "ip")
+    text = f"limits: {{ a: {LIMIT} }}\n{rule}"
+    code, [remark] = lint(tmp_path, text)
+    column = rule.splitlines()[1].index(f'"{name}"') + 1
+    assert (code, remark) == (0, f'3:{column}: warning: expected an attribute that callers send, found "{name}": '
+                                 f'did you mean "{meant}"? If callers send it, list it in `attributes`')
+    assert lint(tmp_path, text + f'attributes: ["{name}"]\n') == (0, [])
+    assert len(lint(tmp_path, text + "attributes: [tenant]\n")[1]) == 1
+    assert lint(tmp_path, f"limits: {{ a: {LIMIT} }}\n" + rule.replace(name, meant)) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["xyz", "x", "api_key", "http_version", "query", "header", "cookie", "url", "x_plan"])
+def test_names_that_callers_may_well_send_are_no_warning(tmp_path, name):
+    assert lint(tmp_path, f"limits: {{ a: {LIMIT} }}\n" + RULE.format(f"{name}: x", name)) == (0, [])
+
+
+@pytest.mark.parametrize("match, key, pair", [
+    ("header.x-plan: gold", "tenant", ("header.x-plan", "tenant")),
+    ("tenant: a", "cookie.s", ("cookie.s", "tenant")),
+    ("tenant: a, query.q: b", "ip", ("query.q", "tenant")),
+    ('header.x-plan: gold, tenant: "!*"', "ip", None),
+    ("path: /x, header.x-plan: gold", "ip, cookie.s", None),
+    ("path: /x, tenant: a", "ip, plan", None)])
+def test_attributes_that_no_request_has_together_are_a_warning(tmp_path, match, key, pair):
+    text = f"limits: {{ a: {LIMIT} }}\n" + RULE.format(match, key)
+    message = pair and (f'3:5: warning: expected attributes that one request has, found "{pair[0]}" beside "{pair[1]}" in '
+                        f'rule "rule-1": the former is read only at /auth, where no request has the latter. If callers '
+                        f'send both, list "{pair[1]}" in `attributes`')
+    assert lint(tmp_path, text) == (0, [message] if message else [])
+    assert lint(tmp_path, text + "attributes: [tenant, plan]\n") == (0, [])
+
+
 def test_a_limit_that_no_rule_uses_is_a_warning_if_there_are_rules(tmp_path):
     limits = f"limits:\n  a: {LIMIT}\n  b: {LIMIT}\n"
     assert lint(tmp_path, limits) == (0, [])

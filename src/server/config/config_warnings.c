@@ -30,7 +30,7 @@ struct position {
 __attribute__((format(printf, 3, 4))) static void
 warn_at(const struct warnings *warnings, struct position position, const char *format, ...)
 {
-	char text[512];
+	char text[640];
 	va_list args;
 
 	va_start(args, format);
@@ -287,6 +287,21 @@ static bool may_apply_at_auth(const struct rules_rule *rule)
 	return true;
 }
 
+/* What becomes of a request that nobody reports. */
+static const char *fate_without_report(const struct weir_limit *limit)
+{
+	switch (limit->algo.algorithm->id) {
+	case WEIR_ALGORITHM_CONCURRENCY:
+		return "its places come back only when the lease ends";
+	case WEIR_ALGORITHM_ADAPTIVE:
+		return "it stays in flight until permit_timeout ends";
+	case WEIR_ALGORITHM_THROTTLE:
+		return "it counts as rejected";
+	default:
+		return "it counts as a failure when permit_timeout ends";
+	}
+}
+
 /*
  * Warns if a rule that applies at /auth has a limit that needs reports of how requests end: answers
  * to a proxy have no permit, so it can't report.
@@ -304,8 +319,68 @@ static void warn_of_missing_reports(const struct warnings *warnings, const struc
 		    warnings, (struct position){rule->file, rule->line, rule->column},
 		    "expected `auth: no`, `auth: reports`, or an attribute in `match` that no proxy sends, "
 		    "found none: limit \"%s\" waits for a report of each request that passes, and a proxy "
-		    "that asks at /auth for rule \"%s\" can't report",
-		    limit->name, rule->name);
+		    "that asks at /auth for rule \"%s\" can't report: %s. Behind nginx, HAProxy or Envoy "
+		    "write `auth: reports` and let the proxy report; otherwise let the application ask at "
+		    "/v1/acquire and report",
+		    limit->name, rule->name, fate_without_report(limit));
+}
+
+/* Returns the first attribute of the rule that is read at /auth alone, or NULL. */
+static const char *find_forwarded(const struct rules_rule *rule)
+{
+	struct forwarded_attribute forwarded;
+
+	for (size_t i = 0; i < rule->condition_count; i++)
+		if (forwarded_parse(rule->conditions[i].attribute, &forwarded))
+			return rule->conditions[i].attribute;
+	for (size_t i = 0; i < rule->key_count; i++)
+		if (forwarded_parse(rule->key[i], &forwarded))
+			return rule->key[i];
+	return NULL;
+}
+
+static bool is_listed(const struct weir_config *config, const char *attribute)
+{
+	for (size_t i = 0; i < config->attribute_count; i++)
+		if (strcmp(attribute, config->attributes[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Returns an attribute that the rule needs and that no request at /auth has, or NULL. */
+static const char *find_missing_at_auth(const struct weir_config *config,
+                                        const struct rules_rule *rule)
+{
+	for (size_t i = 0; i < rule->condition_count; i++) {
+		const struct rules_condition *condition = &rule->conditions[i];
+
+		if (!is_known_at_auth(condition->attribute) && !holds_without_attribute(condition) &&
+		    !is_listed(config, condition->attribute))
+			return condition->attribute;
+	}
+	for (size_t i = 0; i < rule->key_count; i++)
+		if (!is_known_at_auth(rule->key[i]) && !is_listed(config, rule->key[i]))
+			return rule->key[i];
+	return NULL;
+}
+
+/*
+ * Warns of attributes that no request has together: those of a visitor's request, which are read at
+ * /auth alone, beside those that only other callers send.
+ */
+static void warn_of_separate_attributes(const struct warnings *warnings,
+                                        const struct rules_rule *rule)
+{
+	const char *forwarded = find_forwarded(rule);
+	const char *missing = forwarded ? find_missing_at_auth(warnings->config, rule) : NULL;
+	struct position position = {rule->file, rule->line, rule->column};
+
+	if (missing)
+		warn_at(warnings, position,
+		        "expected attributes that one request has, found \"%s\" beside \"%s\" in rule "
+		        "\"%s\": the former is read only at /auth, where no request has the latter. If "
+		        "callers send both, list \"%s\" in `attributes`",
+		        forwarded, missing, rule->name, missing);
 }
 
 void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
@@ -319,6 +394,8 @@ void config_warnings_check(const struct weir_config *config, const weir_engine *
 		warn_of_limit(&warnings, &config->limits[i], engine_limit_at(engine, i));
 	for (size_t i = 0; i < config->rule_count && config->auth == RULES_AUTH_YES; i++)
 		warn_of_missing_reports(&warnings, &config->rules[i], engine);
+	for (size_t i = 0; i < config->rule_count; i++)
+		warn_of_separate_attributes(&warnings, &config->rules[i]);
 	if (tls)
 		warn_of_tls(&warnings, tls);
 	warn_of_access(&warnings);
