@@ -4,8 +4,10 @@
  */
 #include "tls/context.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -110,11 +112,36 @@ static int load_own_certificate(SSL_CTX *context, const struct tls_files *files,
 	return key ? load_key(context, key, files->cert, error) : WEIR_OK;
 }
 
+/* Where distributions keep their authorities in one file. */
+static const char *const authority_files[] = {
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+};
+
+/*
+ * OpenSSL knows where its own distribution keeps authorities. A program that contains OpenSSL may
+ * run on another one, where neither place exists.
+ */
+static bool load_system_authorities(SSL_CTX *context)
+{
+	bool is_told =
+	    getenv(X509_get_default_cert_file_env()) || getenv(X509_get_default_cert_dir_env());
+	bool is_known = access(X509_get_default_cert_file(), R_OK) == 0 ||
+	                access(X509_get_default_cert_dir(), R_OK) == 0;
+
+	for (size_t i = 0; i < sizeof authority_files / sizeof *authority_files; i++)
+		if (!is_told && !is_known && access(authority_files[i], R_OK) == 0)
+			return SSL_CTX_load_verify_file(context, authority_files[i]);
+	return SSL_CTX_set_default_verify_paths(context);
+}
+
 /* Loads the authorities by which peers' certificates are verified: of `ca`, or the system's. */
 static int load_authorities(SSL_CTX *context, const char *ca, struct weir_error *error)
 {
 	bool loaded = ca ? !opening_may_block(ca) && SSL_CTX_load_verify_locations(context, ca, NULL)
-	                 : SSL_CTX_set_default_verify_paths(context);
+	                 : load_system_authorities(context);
 
 	return loaded ? WEIR_OK : set_file_error("ca", ca ? ca : "(the system's)", error);
 }
