@@ -42,6 +42,7 @@ enum request_kind {
 	REQUEST_DIGEST,  /* /v1/key: what stands for a key where its name is not shown */
 	REQUEST_STATUS,  /* /v1/status: what the server runs; a page, too */
 	REQUEST_RELOAD,  /* /v1/reload: reads the files again, and answers when that is done */
+	REQUEST_STATS,   /* /v1/stats: what each limit has allowed and denied in each second */
 	REQUEST_KIND_COUNT
 };
 
@@ -162,7 +163,7 @@ struct request {
 	/* For REQUEST_LOCAL, as the codec needs them to answer: a text, and the words of a command. */
 	union {
 		struct slice local_text;
-		struct slice since; /* for REQUEST_DENIALS: a time or a duration, or empty */
+		struct slice since; /* for REQUEST_DENIALS and _STATS: a time or a duration, or empty */
 	};
 	const struct slice *words;
 	size_t word_count;

@@ -8,6 +8,7 @@
 
 #include "algo/algo.h"
 #include "base/number.h"
+#include "base/time/timestamp.h"
 
 static const struct unit {
 	struct slice name;
@@ -156,6 +157,16 @@ bool duration_parse(struct slice text, uint64_t *ns)
 	    number > ALGO_PERIOD_MAX_NS / units[unit].ns)
 		return false;
 	*ns = number * units[unit].ns;
+	return true;
+}
+
+bool since_parse(struct slice text, uint64_t now_ns, uint64_t *since_ns)
+{
+	uint64_t ago_ns;
+
+	if (!duration_parse(text, &ago_ns))
+		return timestamp_parse(text, since_ns);
+	*since_ns = sat_sub(now_ns, ago_ns);
 	return true;
 }
 

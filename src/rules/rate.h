@@ -27,6 +27,14 @@ bool duration_parse(struct slice text, uint64_t *ns);
 /** Appends what duration_parse has read, in the largest unit that it is whole in. */
 void duration_add(struct buffer *out, uint64_t ns);
 
+#define SINCE_EXPECTED "since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h"
+
+/**
+ * A time, as timestamp_parse, or a duration that ends at `now_ns`: sets *since_ns to its beginning,
+ * in Unix time.
+ */
+bool since_parse(struct slice text, uint64_t now_ns, uint64_t *since_ns);
+
 /** Appends a rate that rate_parse has read, as it was written but for a period of 1. */
 void rate_add(struct buffer *out, const struct weir_rate *rate);
 

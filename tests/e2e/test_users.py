@@ -109,7 +109,8 @@ ROUTES = {
     "/v1/limits": ("GET", "/v1/limits", None), "/v1/top": ("GET", "/v1/top", None),
     "/v1/denials": ("GET", "/v1/denials", None), "/v1/key": ("POST", "/v1/key", {"key": "k"}),
     "/v1/reload": ("POST", "/v1/reload", None),
-    "/v1/status": ("GET", "/v1/status", None), "/v1/events": ("GET", "/v1/events", None),
+    "/v1/status": ("GET", "/v1/status", None), "/v1/stats": ("GET", "/v1/stats", None),
+    "/v1/events": ("GET", "/v1/events", None),
     "/rule/browse": ("GET", "/rule/browse?path=/login&ip=1.2.3.4", None),
     "/rule/update": ("GET", "/rule/update?path=/login&ip=1.2.3.4", None),
     "/rule/browse_complete": ("GET", "/rule/browse_complete?path=/login&ip=1.2.3.4", None),
@@ -120,8 +121,8 @@ ROUTES = {
     "/monitor/alive": ("GET", "/monitor/alive", None),
     "/dump/policy": ("GET", "/dump/policy", None), "/dump/counter": ("GET", "/dump/counter", None),
 }
-OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/events", "/v1/reload",
-                   "/dump/policy", "/dump/counter"}
+OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats",
+                   "/v1/reload", "/v1/events", "/dump/policy", "/dump/counter"}
 
 
 TLS = "tls: { cert: cert.pem, key: key.pem }\n"
@@ -356,7 +357,8 @@ def foreign_requests():
     yield "POST", "/v1/shed", {"limit": "login", "deny": 0.1}
     yield "POST", "/v1/breaker", {"limit": "back", "key": "k", "state": "open"}
     yield "POST", "/v1/breaker", {"limit": "login", "key": "k", "state": "open"}
-    for path in ("/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/events", "/dump/policy", "/dump/counter"):
+    for path in ("/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats", "/v1/events", "/dump/policy",
+                 "/dump/counter"):
         yield "GET", path, None
     yield "POST", "/v1/reload", None
 

@@ -518,6 +518,7 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 	case REQUEST_DENIALS:
 	case REQUEST_DIGEST:
 	case REQUEST_STATUS:
+	case REQUEST_STATS:
 		buffer_add_slice(answer->body, reply->body);
 		break;
 	case REQUEST_HEALTH:

@@ -1,5 +1,6 @@
 /*
- * http_listing.c: reads the parameters of listings: of the most denied keys, and of denials.
+ * http_listing.c: reads the parameters of listings: of the most denied keys, of denials, and of
+ * points in time.
  */
 #include "base/error.h"
 #include "base/number.h"
@@ -67,6 +68,23 @@ int http_read_denials(struct http_request *http)
 		status = http_decode_parameter(fill, &name, &value);
 		if (status == 0)
 			status = read_denials_parameter(fill, name, value);
+	}
+	return status;
+}
+
+/* /v1/stats?since=1790000000: the points after that second */
+int http_read_stats(struct http_request *http)
+{
+	struct fill *fill = &http->fill;
+	struct slice name, value;
+	int status = 0;
+
+	while (status == 0 && query_next(&http->query, &name, &value)) {
+		status = http_decode_parameter(fill, &name, &value);
+		if (status == 0 && !slice_equal(name, SLICE("since")))
+			status = error_set(&fill->error, WEIR_EINVAL,
+			                   "expected only the parameter since, found '%.*s'", FILL_QUOTE(name));
+		fill->request->since = value;
 	}
 	return status;
 }

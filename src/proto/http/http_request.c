@@ -420,6 +420,7 @@ static const struct http_route routes[] = {
     ROUTE("/v1/denials", ADMIN, READ, DENIALS, ACQUIRE, denials),
     ROUTE("/v1/status", ADMIN, READ, STATUS, ACQUIRE, nothing),
     ROUTE("/v1/reload", ADMIN, POST, RELOAD, ACQUIRE, nothing),
+    ROUTE("/v1/stats", ADMIN, READ, STATS, ACQUIRE, stats),
     ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
 #undef ROUTE
 #define ROUTE(path, class, kind, op, read)                                                         \

@@ -208,6 +208,16 @@ struct named_counters *metrics_limit(struct metrics *metrics, const char *name)
 	return named_counters_get(&metrics->limits, name);
 }
 
+const struct named_counters *metrics_first_limit(const struct metrics *metrics)
+{
+	return named_counters_first(&metrics->limits);
+}
+
+size_t metrics_loop_count(const struct metrics *metrics)
+{
+	return metrics->loop_count;
+}
+
 struct named_counters *metrics_rule(struct metrics *metrics, const char *name)
 {
 	return named_counters_get(&metrics->rules, name);
@@ -231,11 +241,6 @@ void metrics_observe(struct metrics_loop *loop, enum metrics_histogram histogram
 		i++;
 	metrics_add(&loop->histograms[histogram].buckets[i], n);
 	metrics_add(&loop->histograms[histogram].sum, value * n);
-}
-
-static uint64_t read_counter(_Atomic uint64_t *counter)
-{
-	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
 /* Counters of the same kind, one for each loop. */
@@ -263,7 +268,7 @@ static uint64_t sum_counters(struct counters counters, size_t offset)
 	for (size_t i = 0; i < counters.count; i++) {
 		char *of_loop = (char *)counters.first + i * counters.stride;
 
-		sum += read_counter((_Atomic uint64_t *)(of_loop + offset));
+		sum += metrics_read((_Atomic uint64_t *)(of_loop + offset));
 	}
 	return sum;
 }
@@ -529,7 +534,7 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	} singles[] = {
 	    {"weir_config_loaded_timestamp_seconds", "gauge",
 	     "When the running configuration was loaded, in Unix time.",
-	     read_counter(&metrics->loaded_ns), true},
+	     metrics_read(&metrics->loaded_ns), true},
 	    {"weir_connections", "gauge", "Open connections.", now->connections, false},
 	    {"weir_connections_max", "gauge", "Connections that may be open, without the reserve.",
 	     now->connections_max, false},
@@ -569,9 +574,9 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 static void add_empty_keys(struct buffer *out, const char *label, struct named_counters_set *set)
 {
 	for (struct named_counters *each = named_counters_first(set); each; each = each->next)
-		if (read_counter(&each->empty_keys) > 0)
+		if (metrics_read(&each->empty_keys) > 0)
 			add_sample(out, "weir_empty_keys_total", "", PAIRS({label, each->name}),
-			           read_counter(&each->empty_keys), false);
+			           metrics_read(&each->empty_keys), false);
 }
 
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out)

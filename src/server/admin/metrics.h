@@ -119,6 +119,10 @@ struct metrics_loop *metrics_loop(struct metrics *metrics, size_t index);
  */
 struct named_counters *metrics_limit(struct metrics *metrics, const char *name);
 struct named_counters *metrics_rule(struct metrics *metrics, const char *name);
+/** The newest of all limits that were ever configured, from which a thread may walk to the others.
+ */
+const struct named_counters *metrics_first_limit(const struct metrics *metrics);
+size_t metrics_loop_count(const struct metrics *metrics);
 /** The sum of all loops. */
 uint64_t metrics_answered(const struct metrics *metrics, const struct named_counters *rule,
                           bool allowed);
@@ -144,6 +148,11 @@ void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_n
 
 /** Renders the page in text format 0.0.4. Any thread may call it. */
 void metrics_render(struct metrics *metrics, const struct metrics_now *now, struct buffer *out);
+
+static inline uint64_t metrics_read(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
 
 /** Called by the loop that owns `counter`. */
 static inline void metrics_add(_Atomic uint64_t *counter, uint64_t n)

@@ -39,7 +39,7 @@ struct named_counters *named_counters_get(struct named_counters_set *set, const 
 void named_counters_free_all(struct named_counters_set *set);
 
 /** The newest counters, where any thread may begin a walk. */
-static inline struct named_counters *named_counters_first(struct named_counters_set *set)
+static inline struct named_counters *named_counters_first(const struct named_counters_set *set)
 {
 	return atomic_load_explicit(&set->first, memory_order_acquire);
 }

@@ -4,8 +4,6 @@
  */
 #include "server/denials/denial_list.h"
 
-#include "base/number.h"
-#include "base/time/timestamp.h"
 #include "rules/rate.h"
 #include "server/requests/work_error.h"
 
@@ -23,21 +21,6 @@ static void set_body(struct decider *decider, struct work *work, struct buffer *
 	buffer_free(body);
 }
 
-/* Reads a time, or how long ago one is. Returns false if the text is neither. */
-static bool read_since(struct slice text, uint64_t now_ns, uint64_t *since_ns)
-{
-	uint64_t ago_ns;
-
-	*since_ns = 0;
-	if (text.len == 0)
-		return true;
-	if (duration_parse(text, &ago_ns)) {
-		*since_ns = sat_sub(now_ns, ago_ns);
-		return true;
-	}
-	return timestamp_parse(text, since_ns);
-}
-
 void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->full_request;
@@ -49,10 +32,9 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 	char digest[KEY_DIGEST_TEXT];
 	struct buffer body = {0};
 
-	if (!read_since(request->since, decider->context.at.wall_ns, &filter.since_ns)) {
-		work_fail_name(decider, work, WEIR_EINVAL,
-		               "since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h",
-		               request->since);
+	if (request->since.len > 0 &&
+	    !since_parse(request->since, decider->context.at.wall_ns, &filter.since_ns)) {
+		work_fail_name(decider, work, WEIR_EINVAL, SINCE_EXPECTED, request->since);
 		return;
 	}
 	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), request->key, digest);

@@ -16,6 +16,7 @@
 #include "server/admin/overrides.h"
 #include "server/config/reload_requests.h"
 #include "server/denials/denial_sample.h"
+#include "server/history/history.h"
 #include "server/start/server_status.h"
 #include "server/stores/group_list.h"
 #include "server/stores/report_poll.h"
@@ -30,6 +31,7 @@ struct worker_shared {
 	struct key_phases *phases;
 	struct server_status status;
 	struct denial_sample *denials; /* NULL if none are kept */
+	struct history *history;
 	struct log *log;
 	struct events *events; /* those of the log */
 	struct stores stores;

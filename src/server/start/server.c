@@ -24,6 +24,11 @@ _Static_assert(LISTENERS <= SERVER_STATUS_LISTENERS, "/v1/status shows all liste
 
 #define SIGNAL_POLL_MS 100 /* between two looks for signals, without a descriptor for them */
 
+static struct history_time history_now(void)
+{
+	return (struct history_time){os_wall_ns(), os_monotonic_ns()};
+}
+
 static int open_workers(struct server *server, struct weir_error *error)
 {
 	size_t n = server->plan.threads;
@@ -90,7 +95,9 @@ static int open_server(struct server *server, struct weir_error *error)
 	shared->top = top_open(server->plan.threads);
 	shared->phases = key_phases_open();
 	shared->denials = denial_sample_open(keep_denials);
-	if (!shared->metrics || !shared->top || !shared->phases ||
+	if (shared->metrics)
+		shared->history = history_open(shared->metrics, history_now());
+	if (!shared->metrics || !shared->history || !shared->top || !shared->phases ||
 	    (keep_denials > 0 && !shared->denials))
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	options = (struct weir_table_options){
@@ -126,6 +133,7 @@ static void close_server(struct server *server)
 	server_config_release(server->config);
 	stores_close(&server->shared.stores);
 	weir_table_close(server->shared.table);
+	history_close(server->shared.history);
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
 	key_phases_close(server->shared.phases);
@@ -167,6 +175,8 @@ static int wait_ms(struct server *server, uint64_t synced_ns)
 	uint64_t now_ns = os_monotonic_ns();
 	uint64_t left_ns =
 	    u64_min(file_watch_wait_ns(&server->watch, now_ns), expire_overrides(server));
+
+	left_ns = u64_min(left_ns, history_due_ns(os_wall_ns()));
 	uint64_t sync_interval_ns = server->plan.sync_ns; /* a reload may change it */
 
 	if (sync_interval_ns != 0)
@@ -204,6 +214,7 @@ static int run_until_stop_signal(struct server *server, const sigset_t *signals)
 			sync_table(server);
 			synced_ns = os_monotonic_ns();
 		}
+		history_count(server->shared.history, history_now());
 	}
 	if (signal_fd >= 0)
 		close(signal_fd);

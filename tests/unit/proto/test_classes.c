@@ -105,6 +105,7 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/v1/denials GET HEAD admin\n"
 	              "/v1/status GET HEAD admin\n"
 	              "/v1/reload POST admin\n"
+	              "/v1/stats GET HEAD admin\n"
 	              "/v1/events GET admin\n"
 	              "/rule/browse GET HEAD POST PUT ask\n"
 	              "/rule/update GET HEAD POST PUT ask\n"
