@@ -144,3 +144,38 @@ def test_many_rows_of_long_texts_take_little_memory():
         done = weir("why", "k", "--server", address)
     assert done.returncode == 0 and done.stdout.count("\n") == 1001
     assert max(map(len, done.stdout.splitlines())) < 1000
+
+
+STATUS = {"version": ESCAPES, "uptime_s": 90061, "started": ESCAPES, "ready": False, "keys": None, "listeners": [1, {}],
+          "configuration": {"files": [ESCAPES], "read": ESCAPES, "error": ESCAPES * 100}, "stores": 7,
+          "open_breakers": [{"limit": ESCAPES, "key": "k" * 10_000}] * 1000, "denials": []}
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_status_of_any_content_is_printed_safely(flags):
+    with fake_server(http(STATUS)) as address:
+        done = weir("status", "--server", address, *flags)
+    assert done.returncode == 1 and is_safe(done.stdout) and done.stderr == ""
+    if flags:
+        assert json.loads(done.stdout) == STATUS
+    else:
+        assert "NOT READY" in done.stdout and "1 d 1 h" in done.stdout and "and 980 more" in done.stdout
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_status_or_reload_that_is_not_weirs_is_an_error(name):
+    with fake_server(WRONG[name]) as address:
+        for words in (["status"], ["status", "--json"], ["reload"]):
+            done = weir(*words, "--server", f"http://{address}")
+            assert (done.returncode, done.stdout) == (2, ""), done
+            assert is_safe(done.stderr), done
+
+
+@pytest.mark.parametrize("status, code, shown", [
+    ("503 Service Unavailable", 1, "state  NOT READY\n"), ("200 OK", 0, "state  ready\n"), ("500 Oh", 2, "")])
+def test_a_server_of_an_earlier_version_says_whether_it_is_ready(status, code, shown):
+    answers = iter([http({"error": {"code": "not_found", "message": "expected a known path"}}, "404 Not Found"),
+                    http(b"x\n", status)])
+    with fake_server(lambda client: client.sendall(next(answers))) as address:
+        done = weir("status", "--server", address)
+    assert (done.returncode, done.stdout) == (code, shown)

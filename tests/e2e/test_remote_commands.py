@@ -182,3 +182,40 @@ def test_operations_page_shows_the_table_as_it_is():
     page = (ROOT / "docs/operations.md").read_text()
     assert re.search(rf"^TIME +RULE +LIMIT +REASON +RETRY AT +ID +ATTRIBUTES\n{TIME}  login-by-ip  login +over_limit  {TIME}  [0-9a-f]{{16}}$",
                      page, re.M)
+
+
+def test_status_shows_what_the_server_runs(serve, start_redis):
+    redis = start_redis()
+    server = serve(config=f"""
+limits:
+  back: {{ algorithm: breaker, preset: hystrix }}
+  shared: {{ algorithm: fixed_window, rate: 1/h, store: "{redis.url}" }}
+""")
+    server.post("/v1/breaker", {"limit": "back", "key": "db-1", "state": "open"})
+    done = weir("status", *at(server))
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert ["state", "ready"] in shown and ["files", str(server.config)] in shown
+    assert ["listeners", f"http 127.0.0.1:{server.http}"] in shown and ["resp", f"127.0.0.1:{server.resp}"] in shown
+    assert ["limits", "2, in 0 rules"] in shown and ["open", "breakers  back db-1"] in shown
+    assert str(redis.port) in re.search(r"^stores +memory\n +(.*)", done.stdout, re.M)[1]
+    as_json = weir("status", "--json", *at(server))
+    assert as_json.returncode == 0 and json.loads(as_json.stdout)["open_breakers"] == [{"limit": "back", "key": "db-1"}]
+    server.config.write_text("nonsense: 1\n")
+    assert weir("reload", *at(server)).returncode == 1
+    done = weir("status", *at(server))
+    assert done.returncode == 0 and re.search(r"^LAST RELOAD FAILED +\S*weir.yaml:1:1: ", done.stdout, re.M)
+
+
+@pytest.mark.parametrize("flags, shown", [([], "state  ready\n"), (["--json"], '{"ready":true}\n')])
+def test_without_the_right_status_shows_readiness_alone(users, flags, shown):
+    for env in ({"WEIR_TOKEN": "weir_asker"}, {"WEIR_TOKEN": "guess"}, {}):
+        done = weir("status", *flags, *at(users), env=env)
+        assert (done.returncode, done.stdout) == (0, shown)
+        assert done.stderr.startswith("weir status: ")
+
+
+def test_status_of_no_server_is_an_error(denying):
+    assert weir("status", "--server", "127.0.0.1:1").returncode == 2
+    assert weir("status", *at(denying, "resp")).returncode == 2
+    assert weir("status", "more", *at(denying)).returncode == 2

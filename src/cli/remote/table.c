@@ -6,8 +6,7 @@
 
 #include "base/number.h"
 
-#define GAP      2   /* spaces between columns */
-#define CELL_MAX 300 /* bytes of a text that are shown */
+#define GAP 2 /* spaces between columns */
 
 /* The characters of a valid UTF-8 text. A wide one, as of Chinese, counts as two columns. */
 static size_t width_of(struct slice text)
@@ -28,9 +27,9 @@ static size_t width_of(struct slice text)
 void table_add(struct table *table, struct slice text)
 {
 	size_t column = table->cell_count % table->columns, start = table->text.len;
-	bool is_cut = text.len > CELL_MAX;
+	bool is_cut = text.len > TABLE_CELL_MAX;
 
-	text.len = u64_min(text.len, CELL_MAX);
+	text.len = u64_min(text.len, TABLE_CELL_MAX);
 	buffer_add_printable(&table->text, text);
 	buffer_add_text(&table->text, is_cut ? "..." : "");
 	if (!table->text.failed) {

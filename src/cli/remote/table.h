@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 
 #define TABLE_COLUMNS_MAX 8
+#define TABLE_CELL_MAX    300 /* bytes of a text that are shown */
 
 /* Zeroed at first, but for `columns`. */
 struct table {
