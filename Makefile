@@ -6,7 +6,7 @@ BUILD_PACKAGES = gcc libc6-dev meson ninja-build pkg-config libuv1-dev libyaml-d
 	libhiredis-dev libssl-dev libcrypt-dev zlib1g-dev libzstd-dev \
 	libnghttp2-dev node-llhttp tzdata ca-certificates
 TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev libjansson-dev redis-server redis-tools nginx wrk curl \
-	g++ libc6-dev-arm64-cross python3-venv spin libmicrohttpd-dev caddy haproxy chromium \
+	g++ libc6-dev-arm64-cross python3-venv spin tcc libmicrohttpd-dev caddy haproxy chromium \
 	php-cli php-fpm php-redis iproute2 openssl whois nghttp2-client wamerican \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
 	systemd lintian man-db groff zsh fish zstd $(DEB_PACKAGES)
