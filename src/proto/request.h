@@ -129,6 +129,7 @@ struct request {
 	enum request_class class;
 	enum weir_outcome outcome; /* for REQUEST_REPORT */
 	bool wants_permit;         /* for REQUEST_ACQUIRE */
+	bool with_denials;         /* for REQUEST_EVENTS */
 	uint8_t priority;          /* 0, the highest, to WEIR_PRIORITY_LOWEST */
 	unsigned char feedback;    /* for a refund of REQUEST_EACH_LIMIT: the rules' 1st or 2nd */
 	unsigned char force;       /* for REQUEST_FORCE: enum weir_force */

@@ -154,15 +154,37 @@ static uint16_t take_over(struct loop *loop, uint64_t hash, const char *limit, s
 	return counter;
 }
 
-/* Returns the counter of the pair, or the smallest, which it takes over. */
-static uint16_t find_or_take_over(struct loop *loop, uint64_t hash, const char *limit,
-                                  struct slice key)
+/* Returns the counter of the pair, or TOP_COUNTERS. */
+static uint16_t find_counter(struct loop *loop, uint64_t hash)
 {
 	/* Chains have the numbers of counters plus 1. */
 	for (uint16_t link = *chain_of(loop, hash); link; link = loop->next[link - 1])
 		if (loop->hashes[link - 1] == hash)
 			return link - 1;
-	return take_over(loop, hash, limit, key);
+	return TOP_COUNTERS;
+}
+
+/* Returns the counter of the pair, or the smallest, which it takes over. */
+static uint16_t find_or_take_over(struct loop *loop, uint64_t hash, const char *limit,
+                                  struct slice key)
+{
+	uint16_t counter = find_counter(loop, hash);
+
+	return counter < TOP_COUNTERS ? counter : take_over(loop, hash, limit, key);
+}
+
+bool top_count_known(struct top *top, size_t index, uint64_t hash, uint64_t now_ns)
+{
+	struct loop *loop = &top->loops[index];
+	uint16_t counter;
+
+	pthread_mutex_lock(&loop->mutex);
+	fade_counts(loop, now_ns);
+	counter = find_counter(loop, hash);
+	if (counter < TOP_COUNTERS)
+		loop->denied[counter]++;
+	pthread_mutex_unlock(&loop->mutex);
+	return counter < TOP_COUNTERS;
 }
 
 void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *limit,

@@ -12,6 +12,7 @@
 #ifndef STATS_TOP_DENIED_H
 #define STATS_TOP_DENIED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,12 @@ void top_close(struct top *top);
  */
 void top_count_denial(struct top *top, size_t loop, uint64_t hash, const char *limit,
                       struct slice key, uint64_t now_ns);
+
+/**
+ * Counts a denial of a pair that has a counter already. Otherwise returns false, and has counted
+ * nothing: then a caller whose name of the key takes time to make calls top_count_denial.
+ */
+bool top_count_known(struct top *top, size_t loop, uint64_t hash, uint64_t now_ns);
 
 struct top_entry {
 	const char *limit;

@@ -19,10 +19,10 @@ STREAMS = 64
 class Follower(Wire):
     """A client that parses a stream of events as the HTML standard defines it."""
 
-    def __init__(self, server, last=None, before=b""):
+    def __init__(self, server, last=None, before=b"", query=""):
         super().__init__(server.http)
         header = f"Last-Event-ID: {last}\r\n" if last is not None else ""
-        self.send(before + f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
+        self.send(before + f"GET /v1/events{query} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
 
     def head(self):
         lines = []
@@ -152,6 +152,70 @@ def test_a_stop_ends_the_streams(serve):
         while (event := follower.event()):
             names.append(event[1])
         assert names in ([], ["stopping"])
+
+
+def deny_often(server, times, rule="one"):
+    """Denies a key of a limit, which counts as a rule, more often than denials are kept."""
+    for _ in range(times):
+        server.post("/v1/batch", [{"limit": rule, "key": "ann"}] * 100)
+
+
+def test_denials_are_events_for_those_who_ask_for_them(serve):
+    server = serve(config=CONFIG + "denials: { per_second: 3 }\n")
+    with Follower(server, query="?denials=yes") as follower, Follower(server, query="?denials=no") as other:
+        follower.head(), other.head()
+        deny_often(server, 1)
+        shed(server, 0.5)
+        received = [follower.event() for _ in range(4)]
+        assert sorted(event[1] for event in received) == ["denial"] * 3 + ["shed"]
+        denials = [data for _, name, data in received if name == "denial"]
+        assert denials == server.get("/v1/denials").json[:2:-1] or denials == server.get("/v1/denials").json[::-1]
+        assert all(number is None for number, name, _ in received if name == "denial")
+        assert other.event()[1] == "shed"
+
+
+def test_denials_push_out_no_other_events(serve):
+    server = serve(config=CONFIG + "denials: { per_second: 1000000 }\n")
+    shed(server, 0.5)
+    with Follower(server, query="?denials=yes") as follower:
+        follower.head()
+        deny_often(server, 10)
+    shed(server, 0.25)
+    with Follower(server, last=0, query="?denials=yes") as follower:
+        follower.head()
+        shed(server, 0.125)
+        assert follower.event()[2]["deny"] == "0.125"
+    with Follower(server, last=1) as follower:
+        follower.head()
+        shed(server, 0)
+        assert "missed" not in [follower.event()[1] for _ in range(2)]
+
+
+def test_the_log_has_at_most_one_denial_a_second_and_rule_and_no_secret(serve):
+    server = serve("--log-format", "json", config=CONFIG + """
+  tokens: { algorithm: fixed_window, rate: 1/h }
+rules: [ { name: by-token, key: [header.x-api-key], limits: [tokens] } ]
+denials: { key: full }
+""")
+    deny_often(server, 1)
+    for _ in range(3):
+        server.get("/auth", {"X-Api-Key": "s3cret"})
+    assert server.stop() == 0
+    until(lambda: server.lines.queue and server.lines.queue[-1] is None, "the end of its log")
+    text = [*server.log, *(line for line in server.lines.queue if line)]
+    lines = [json.loads(line) for line in text if '"event":"denied"' in line]
+    for name in ("", "by-token"):
+        seconds = [line["time"][:19] for line in lines if line["rule"] == name]
+        assert seconds and len(seconds) == len(set(seconds))
+    assert not any("s3cret" in line or '"ann"' in line for line in text)
+    assert all(len(line["key"]) == len(line["id"]) == 16 and line["reason"] == "over_limit" for line in lines)
+
+
+@pytest.mark.parametrize("query", ["?denials=maybe", "?denials", "?what=1"])
+def test_a_wrong_parameter_is_an_error(serve, query):
+    answer = serve(config=CONFIG).get(f"/v1/events{query}")
+    assert answer.status == 400
+    assert answer.json["error"]["message"].startswith("expected only denials=yes or denials=no, found '")
 
 
 @pytest.mark.parametrize("request_line, status", [

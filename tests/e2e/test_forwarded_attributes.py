@@ -93,4 +93,4 @@ def test_values_that_visitors_sent_are_not_listed(serve):
     assert "s3cret" not in listed.text and "Bearer" not in listed.text
     names = [one["key"] for one in listed.json if one["limit"] == "header"]
     assert len(set(names)) == 2
-    assert all(re.fullmatch("#[0-9a-f]{8}", name) for name in names)
+    assert all(re.fullmatch("[0-9a-f]{16}", name) for name in names)

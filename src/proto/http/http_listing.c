@@ -1,6 +1,6 @@
 /*
- * http_listing.c: reads the parameters of listings: of the most denied keys, of denials, and of
- * points in time.
+ * http_listing.c: reads the parameters of listings: of the most denied keys, of denials, of
+ * points in time, and of events.
  */
 #include "base/error.h"
 #include "base/number.h"
@@ -87,4 +87,30 @@ int http_read_stats(struct http_request *http)
 		fill->request->since = value;
 	}
 	return status;
+}
+
+/*
+ * /v1/events?denials=yes: with denials among the events. Reads the last event that the client has,
+ * too; a Last-Event-ID that is no number is ignored.
+ */
+int http_read_events(struct http_request *http)
+{
+	struct request *request = http->fill.request;
+	struct slice last =
+	    http_fields_value(http->fields, http->head_start, HTTP_FIELD_LAST_EVENT_ID, 0);
+	struct slice name, value;
+
+	if (!last.data || !parse_u64(last, &request->after_event))
+		request->after_event = 0;
+	request->with_denials = false;
+	while (query_next(&http->query, &name, &value)) {
+		request->with_denials = slice_equal(value, SLICE("yes"));
+		if (!slice_equal(name, SLICE("denials")) ||
+		    (!request->with_denials && !slice_equal(value, SLICE("no"))))
+			return error_set(&http->fill.error, WEIR_EINVAL,
+			                 "expected only denials=yes or denials=no, found '%.*s=%.*s'",
+			                 FILL_QUOTE(name), FILL_QUOTE(value));
+	}
+	request->close_after = true; /* the stream ends with the connection */
+	return 0;
 }

@@ -358,19 +358,6 @@ static int http_read_batch(struct http_request *http)
 	return status;
 }
 
-/* Reads the last event that the client has; a Last-Event-ID that is no number is ignored. */
-static int http_read_events(struct http_request *http)
-{
-	struct request *request = http->fill.request;
-	struct slice last =
-	    http_fields_value(http->fields, http->head_start, HTTP_FIELD_LAST_EVENT_ID, 0);
-
-	if (!last.data || !parse_u64(last, &request->after_event))
-		request->after_event = 0;
-	request->close_after = true; /* the stream ends with the connection */
-	return 0;
-}
-
 /* throttlecrab's /throttle, whose limit is in the request */
 static int http_read_throttle(struct http_request *http)
 {

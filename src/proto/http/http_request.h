@@ -30,6 +30,7 @@ int http_decode_parameter(struct fill *fill, struct slice *name, struct slice *v
 int http_read_top(struct http_request *http);
 int http_read_denials(struct http_request *http);
 int http_read_stats(struct http_request *http);
+int http_read_events(struct http_request *http);
 
 /* In http_koala.c. For routes, see struct http_route. */
 int http_read_browse(struct http_request *http);

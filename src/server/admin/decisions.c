@@ -21,19 +21,39 @@ void decisions_count(struct decider *decider, size_t index, bool shadow, bool al
 	metrics_add(&counts->decisions[shadow][reason][allowed], 1);
 }
 
-/*
- * Counts a denial in the list of the most denied keys, which shows a secret key, such as a token or
- * cookie, by a hash. Not inlined: requests that pass need no space on the stack for the text.
- */
-__attribute__((noinline)) static void count_denied(struct decider *decider,
-                                                   const struct plan_step *step, const char *limit)
+/* The name of the step's key, or, of a secret key such as a token or cookie, its digest. */
+static struct slice name_or_digest(const struct decider *decider, const struct plan_step *step,
+                                   char digest[KEY_DIGEST_TEXT])
 {
-	char text[KEY_PHASES_HASH_TEXT];
-	struct slice name =
-	    step->key_is_secret ? key_phases_hash_text(step->key.hash, text) : step->key_name;
+	const struct worker_shared *shared = decider->shared;
 
-	top_count_denial(decider->shared->top, decider->index, step->key.hash, limit, name,
-	                 decider->context.at.now_ns);
+	if (!step->key_is_secret)
+		return step->key_name;
+	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
+	return slice_of(digest);
+}
+
+/* Counts a denial of a secret key. Most have a counter already, and then need no digest. */
+__attribute__((noinline)) static void
+count_denied_secret(struct decider *decider, const struct plan_step *step, const char *limit)
+{
+	uint64_t now_ns = decider->context.at.now_ns;
+	char digest[KEY_DIGEST_TEXT];
+
+	if (!top_count_known(decider->shared->top, decider->index, step->key.hash, now_ns))
+		top_count_denial(decider->shared->top, decider->index, step->key.hash, limit,
+		                 name_or_digest(decider, step, digest), now_ns);
+}
+
+/* Counts a denial in the list of the most denied keys. */
+static inline void count_denied(struct decider *decider, const struct plan_step *step,
+                                const char *limit)
+{
+	if (__builtin_expect(step->key_is_secret, 0))
+		count_denied_secret(decider, step, limit);
+	else
+		top_count_denial(decider->shared->top, decider->index, step->key.hash, limit,
+		                 step->key_name, decider->context.at.now_ns);
 }
 
 /* Counts a request that names a limit and an empty key. The engine counts those of rules. */
@@ -137,10 +157,9 @@ __attribute__((noinline)) static void record_and_log_phase(struct decider *decid
 	const struct named_counters *limit = decider->config->limit_counters[index];
 	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
 	size_t n = decision->phase_change_count;
-	char text[KEY_PHASES_HASH_TEXT];
+	char digest[KEY_DIGEST_TEXT];
 
-	key_phases_set_name(&key, step->key_is_secret ? key_phases_hash_text(key.hash, text)
-	                                              : step->key_name);
+	key_phases_set_name(&key, name_or_digest(decider, step, digest));
 	memcpy(changes, decision->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);

@@ -14,6 +14,7 @@ struct event_stream {
 	struct event_streams *streams; /* of this worker */
 	struct list_node node;         /* in `streams->all` */
 	uint64_t next_event;           /* number of the next event to send */
+	uint64_t next_denial;          /* and of the next denial, or 0 if the client wants none */
 };
 
 /* Whether the user of the connection may follow events, also after a reload. */
@@ -28,6 +29,23 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 	return user_check(user, REQUEST_ADMIN, &error) == WEIR_OK && !user->limits;
 }
 
+/* Writes the events from number *next on, as many as fit, and moves *next behind them. */
+static void send_new(struct event_stream *event_stream, struct events *events, uint64_t *next)
+{
+	struct net_conn *conn = event_stream->unanswered.conn;
+
+	if (*next != events_next(events) && pending_is_next(&event_stream->unanswered))
+		*next = events_read(events, *next, net_conn_output_space(conn), net_conn_output(conn));
+}
+
+/* Ends what operator_follow_events has begun: the client follows no more. */
+static void stop_following(struct worker_shared *shared, bool has_denials)
+{
+	events_stop_following(shared->events);
+	if (has_denials)
+		events_stop_following(shared->denial_events);
+}
+
 /*
  * Writes the events that the client has not got yet, unless an earlier answer of its connection is
  * still pending. A reload may have taken the permission away. It is checked after the events are
@@ -36,15 +54,14 @@ static bool may_follow(struct decider *decider, struct net_conn *conn)
 static void send_events(struct event_stream *event_stream)
 {
 	struct decider *decider = event_stream->streams->pending->decider;
-	struct events *events = decider->shared->events;
+	struct worker_shared *shared = decider->shared;
 	struct net_conn *conn = event_stream->unanswered.conn;
 	struct buffer *out = net_conn_output(conn);
 	size_t len_before = out->len;
-	bool has_new_events = event_stream->next_event != events_next(events);
 
-	if (has_new_events && pending_is_next(&event_stream->unanswered))
-		event_stream->next_event =
-		    events_read(events, event_stream->next_event, net_conn_output_space(conn), out);
+	send_new(event_stream, shared->events, &event_stream->next_event);
+	if (event_stream->next_denial > 0)
+		send_new(event_stream, shared->denial_events, &event_stream->next_denial);
 	decider_use_newest_config(decider);
 	if (!may_follow(decider, conn)) {
 		out->len = len_before; /* without the events */
@@ -69,7 +86,7 @@ static void handle_cancelled(struct pending *pending, struct unanswered *unanswe
 {
 	struct event_stream *event_stream = (struct event_stream *)unanswered;
 
-	events_stop_following(pending->decider->shared->events);
+	stop_following(pending->decider->shared, event_stream->next_denial > 0);
 	list_remove(&event_stream->streams->all, &event_stream->node);
 }
 
@@ -83,13 +100,14 @@ static void begin_stream(struct event_streams *event_streams, struct net_conn *c
 	if (event_stream) {
 		event_stream->streams = event_streams;
 		event_stream->next_event = client_of(conn)->next_event;
+		event_stream->next_denial = client_of(conn)->next_denial;
 		event_stream->unanswered.charged_bytes = sizeof *event_stream;
 	}
 	if (!event_stream ||
 	    !pending_add(event_streams->pending, &event_stream->unanswered, &event_stream_kind, conn,
 	                 os_monotonic_ns() + EVENT_STREAM_BEAT_NS)) {
 		net_conn_abort(conn);
-		events_stop_following(event_streams->pending->decider->shared->events);
+		stop_following(event_streams->pending->decider->shared, client_of(conn)->next_denial > 0);
 		free(event_stream);
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "base/number.h"
 
 struct events {
+	enum events_kind kind;
 	pthread_mutex_t mutex;            /* of `texts` */
 	struct buffer texts[EVENTS_KEPT]; /* event n is at n % EVENTS_KEPT */
 	_Atomic uint64_t next;            /* number of the next event, from 1 */
@@ -19,13 +20,14 @@ struct events {
 	void *context;
 };
 
-struct events *events_open(void)
+struct events *events_open(enum events_kind kind)
 {
 	struct events *events = calloc(1, sizeof *events);
 
 	if (!events)
 		return NULL;
 	pthread_mutex_init(&events->mutex, NULL);
+	events->kind = kind;
 	events->next = 1;
 	return events;
 }
@@ -56,7 +58,9 @@ void events_add(struct events *events, const char *event, struct slice json)
 	number = atomic_load_explicit(&events->next, memory_order_relaxed);
 	text = &events->texts[number % EVENTS_KEPT];
 	buffer_free(text);
-	buffer_printf(text, "id: %llu\nevent: %s\ndata: ", (unsigned long long)number, event);
+	if (events->kind == EVENTS_OF_LOG)
+		buffer_printf(text, "id: %llu\n", (unsigned long long)number);
+	buffer_printf(text, "event: %s\ndata: ", event);
 	if (json.len <= EVENTS_TEXT_MAX)
 		buffer_add(text, json.data, json.len);
 	else
@@ -97,8 +101,12 @@ static uint64_t oldest_in_memory(uint64_t next)
 	return next > EVENTS_KEPT ? next - EVENTS_KEPT : 1;
 }
 
-#define MISSED_EVENT     "event: missed\ndata: {\"count\":%llu}\n\n"
-#define MISSED_EVENT_MAX (sizeof MISSED_EVENT + 20) /* with a number of 20 digits */
+#define MISSED_EVENT "event: %s\ndata: {\"count\":%llu}\n\n"
+/* with a name, and a number of 20 digits */
+#define MISSED_EVENT_MAX (sizeof MISSED_EVENT + sizeof "missed_denials" + 20)
+
+static const char *const missed_names[] = {
+    [EVENTS_OF_LOG] = "missed", [EVENTS_OF_DENIALS] = "missed_denials"};
 
 /*
  * Appends the events from number `next` on that fit into `space`, after the number of those that
@@ -115,7 +123,8 @@ uint64_t events_read(struct events *events, uint64_t next, size_t space, struct 
 	if (next > end) /* the client has followed an earlier process of the server */
 		next = oldest;
 	if (next < oldest && space >= MISSED_EVENT_MAX) {
-		buffer_printf(out, MISSED_EVENT, (unsigned long long)(oldest - next));
+		buffer_printf(out, MISSED_EVENT, missed_names[events->kind],
+		              (unsigned long long)(oldest - next));
 		space -= MISSED_EVENT_MAX;
 		next = oldest;
 	}

@@ -1,5 +1,6 @@
 /*
- * events.h: keeps the last events of the log in memory for clients that follow them.
+ * events.h: keeps the last events, of the log or of denials, in memory for clients that follow
+ * them.
  *
  * Each of the EVENTS_KEPT events is stored as the text that a stream of server-sent events (the
  * WHATWG's HTML standard, 9.2) sends: a number, the event's name, and the log's JSON. Any thread
@@ -22,7 +23,14 @@
 
 struct events;
 
-struct events *events_open(void); /* NULL if memory is short */
+/*
+ * Denials are many more than other events, so they are kept apart and push out none of these. They
+ * have no numbers that clients see: a client that connects again continues with the log, and finds
+ * the denials it has missed at /v1/denials.
+ */
+enum events_kind { EVENTS_OF_LOG, EVENTS_OF_DENIALS };
+
+struct events *events_open(enum events_kind kind); /* NULL if memory is short */
 void events_close(struct events *events);
 
 /** Adds an event; `json` is one object. */

@@ -18,7 +18,8 @@ struct named_counters {
 	char *name;
 	void *loops; /* `stride` bytes for each loop, on its own cache lines, zero at first */
 	_Atomic uint64_t empty_keys; /* requests to the rule, or to the limit by its name */
-	struct denial_share denials; /* of the rule, or of requests that name the limit */
+	/* of the rule, or of requests that name the limit: denials that are kept, and logged */
+	struct denial_share denials, logged_denials;
 };
 
 struct named_counters_entry {

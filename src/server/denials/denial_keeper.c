@@ -7,40 +7,68 @@
 #include "engine/engine.h"
 #include "server/denials/denial_attributes.h"
 
-/* The text that stands for the step's key, which is in `digest` unless its name may be shown. */
+/* The name of the step's key if it may be shown, otherwise its digest. */
 static struct slice key_to_show(const struct decider *decider, const struct plan_step *step,
-                                char digest[KEY_DIGEST_TEXT])
+                                const char *digest)
 {
-	const struct worker_shared *shared = decider->shared;
 	bool shows_name = decider->config->rules->denials.key == RULES_DENIAL_FULL;
 
 	if (shows_name && !step->key_is_secret)
 		return (struct slice){step->key_name.data, u64_min(step->key_name.len, DENIAL_KEY_MAX)};
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
 	return slice_of(digest);
 }
 
-void denial_keeper_keep(struct decider *decider, const struct plan *plan,
-                        const struct plan_step *step, const char *limit)
+static void log_denial(struct decider *decider, const struct denial *denial, const char *digest,
+                       const char *id)
 {
+	log_event(decider->shared->log, LOG_INFO, DENIAL_KEEPER_EVENT,
+	          {"rule", denial->rule ? denial->rule : ""}, {"limit", denial->limit}, {"key", digest},
+	          {"reason", weir_reason_text(denial->reason)},
+	          {"retry_after_ms", .number = ceil_div(denial->retry_after_ns, NS_PER_MS)},
+	          {"shadow", denial->shadow ? "yes" : "no"}, {"id", id});
+}
+
+/* Adds the denial to the sample, and to the events if a client follows them. */
+static bool add_denial(struct decider *decider, const struct denial *denial,
+                       char id[DENIAL_ID_TEXT])
+{
+	struct worker_shared *shared = decider->shared;
+	bool is_followed = shared->denial_events && events_followers(shared->denial_events) > 0;
+	struct buffer json = {0};
+	bool stored = denial_sample_add(shared->denials, denial, id, is_followed ? &json : NULL);
+
+	if (stored && is_followed && !json.failed)
+		events_add(shared->denial_events, "denial", (struct slice){json.data, json.len});
+	buffer_free(&json);
+	return stored;
+}
+
+void denial_keeper_keep(struct decider *decider, const struct plan *plan,
+                        const struct plan_step *step, const char *limit,
+                        struct named_counters *counters)
+{
+	const struct worker_shared *shared = decider->shared;
 	char digest[KEY_DIGEST_TEXT], id[DENIAL_ID_TEXT];
 	struct buffer attributes = {0};
 	struct denial denial = {
 	    .time_ns = decider->context.at.wall_ns,
 	    .rule = step->rule ? step->rule->name : NULL,
 	    .limit = limit,
-	    .key = key_to_show(decider, step, digest),
 	    .reason = step->reason,
 	    .retry_after_ns = step->refused && !step->shadow ? step->retry_after_ns : 0,
 	    .shadow = step->shadow,
 	};
 
+	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
+	denial.key = key_to_show(decider, step, digest);
 	denial_attributes_add_json(decider, plan, step, &attributes);
 	if (!attributes.failed)
 		denial.attributes = (struct slice){attributes.data, attributes.len};
-	if (!denial_sample_add(decider->shared->denials, &denial, id))
+	if (!add_denial(decider, &denial, id))
 		metrics_add(&decider->metrics->denials_left_out, 1);
 	else if (!step->shadow)
 		memcpy(decider->denial_id, id, sizeof id);
+	if (denial_share_admits(&counters->logged_denials, denial.time_ns, 1))
+		log_denial(decider, &denial, digest, id);
 	buffer_free(&attributes);
 }

@@ -7,9 +7,16 @@
 
 #include "server/requests/decider.h"
 
-/** Adds a denial of the plan's step to the sample. */
+/* The event of the log, at most one a second and rule. Its keys are always digests. */
+#define DENIAL_KEEPER_EVENT "denied"
+
+/**
+ * Adds a denial of the plan's step to the sample, and to the events of those who follow denials,
+ * and logs it if no other denial counted in `counters` was logged in this second.
+ */
 void denial_keeper_keep(struct decider *decider, const struct plan *plan,
-                        const struct plan_step *step, const char *limit);
+                        const struct plan_step *step, const char *limit,
+                        struct named_counters *counters);
 
 /*
  * The counters by which the sample of denials is bounded: those of the step's rule, or of its limit
@@ -33,6 +40,7 @@ static inline void denial_keeper_count(struct decider *decider, const struct pla
 {
 	const struct server_config *config = decider->config;
 	uint64_t per_second = config->rules->denials.per_second;
+	struct named_counters *counters;
 
 	if (!step->shadow) {
 		decider->denied_step = step;
@@ -40,9 +48,10 @@ static inline void denial_keeper_count(struct decider *decider, const struct pla
 	}
 	if (!decider->shared->denials)
 		return;
-	if (denial_share_admits(&denial_keeper_counters(config, step, limit_index)->denials,
-	                        decider->context.at.wall_ns, per_second))
-		denial_keeper_keep(decider, plan, step, config->limit_counters[limit_index]->name);
+	counters = denial_keeper_counters(config, step, limit_index);
+	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns, per_second))
+		denial_keeper_keep(decider, plan, step, config->limit_counters[limit_index]->name,
+		                   counters);
 	else
 		metrics_add(&decider->metrics->denials_left_out, 1);
 }

@@ -106,7 +106,7 @@ static void write_id(const struct denial_sample *sample, uint64_t number, char i
 }
 
 bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
-                       char id[DENIAL_ID_TEXT])
+                       char id[DENIAL_ID_TEXT], struct buffer *json)
 {
 	const struct slice none = {NULL, 0};
 	struct slot *slot;
@@ -123,6 +123,8 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 	}
 	slot->time_ns = denial->time_ns;
 	slot->json_len = slot->text.len;
+	if (json)
+		buffer_add(json, slot->text.data, slot->json_len);
 	slot->key_len = denial->key.len;
 	slot->limit_len = strlen(denial->limit);
 	buffer_add_slice(&slot->text, denial->key);

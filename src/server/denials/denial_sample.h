@@ -69,9 +69,12 @@ struct denial_sample *denial_sample_open(size_t keep);
 /** NULL does nothing. */
 void denial_sample_close(struct denial_sample *sample);
 
-/** Adds a denial, and writes its id to `id`. Returns false if memory is short. */
+/**
+ * Adds a denial, and writes its id to `id`. Appends its JSON object to `json`, unless that is NULL.
+ * Returns false if memory is short.
+ */
 bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
-                       char id[DENIAL_ID_TEXT]);
+                       char id[DENIAL_ID_TEXT], struct buffer *json);
 
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {

@@ -60,6 +60,7 @@ struct client {
 	struct list ordered; /* the works among them that may make later ones wait, see key_order.h */
 	size_t many_keys_count; /* how many of these have too many keys to compare */
 	uint64_t next_event;    /* if the client follows events: the number of the first one to send */
+	uint64_t next_denial;   /* and of the first denial, or 0 if it wants none */
 	size_t reply_bytes;     /* about the bytes that replies to its works in the intake will have */
 	struct client_login login;
 	alignas(max_align_t) unsigned char session[]; /* the codec's state */

@@ -33,7 +33,8 @@ struct worker_shared {
 	struct denial_sample *denials; /* NULL if none are kept */
 	struct history *history;
 	struct log *log;
-	struct events *events; /* those of the log */
+	struct events *events;        /* those of the log */
+	struct events *denial_events; /* denials that are kept, while clients follow them */
 	struct stores stores;
 	struct permit_secrets permit_secrets;
 	struct overrides overrides;

@@ -124,15 +124,19 @@ void operator_prepare_events(struct decider *decider, struct work *work, const s
 /* Makes the client follow events. event_streams_begin starts its stream when this is answered. */
 void operator_follow_events(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct events *events = decider->shared->events;
+	struct worker_shared *shared = decider->shared;
+	struct client *client = client_of(work->conn);
 	uint64_t last_received = work->full_request->after_event; /* the client's last event, or 0 */
 
 	(void)reply;
-	if (!events_follow(events)) {
+	if (!events_follow(shared->events)) {
 		work_fail(decider, work, WEIR_EFULL, SLICE("too many clients follow the events already"));
 		return;
 	}
-	client_of(work->conn)->next_event =
-	    last_received > 0 ? sat_add(last_received, 1) : events_next(events);
+	client->next_event =
+	    last_received > 0 ? sat_add(last_received, 1) : events_next(shared->events);
+	client->next_denial = 0;
+	if (work->full_request->with_denials && events_follow(shared->denial_events))
+		client->next_denial = events_next(shared->denial_events);
 	decider->new_event_stream_count++;
 }

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "rules/model.h"
 #include "server/config/reload.h"
+#include "server/denials/denial_keeper.h"
 #include "server/start/service_manager.h"
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
@@ -67,10 +68,21 @@ static int open_main_store(struct server *server, struct weir_error *error)
 	return status;
 }
 
-/* Called with each line of the log, which is also an event that clients can follow. */
+/*
+ * Called with each line of the log, which is also an event that clients can follow. Denials have
+ * events of their own.
+ */
 static void record_event(void *context, const char *event, struct slice json)
 {
-	events_add(context, event, json);
+	if (strcmp(event, DENIAL_KEEPER_EVENT) != 0)
+		events_add(context, event, json);
+}
+
+/* Sets what wakes the loops after an event, or NULL. */
+static void wake_for_events(struct server *server, void (*wake)(void *context))
+{
+	events_wake(server->shared.events, wake, server);
+	events_wake(server->shared.denial_events, wake, server);
 }
 
 /* Opens all parts but the listeners. If it fails, close_server closes what is open. */
@@ -116,14 +128,14 @@ static int open_server(struct server *server, struct weir_error *error)
 	if (status == WEIR_OK)
 		status = open_workers(server, error);
 	if (status == WEIR_OK)
-		events_wake(shared->events, reload_wake, server);
+		wake_for_events(server, reload_wake);
 	return status;
 }
 
 /* Closes the workers first: they use the other parts. */
 static void close_server(struct server *server)
 {
-	events_wake(server->shared.events, NULL, NULL);
+	wake_for_events(server, NULL);
 	login_throttle_close(&server->shared.login_throttle);
 	for (size_t i = 0; i < server->worker_count; i++)
 		worker_close(&server->workers[i]);
@@ -144,6 +156,7 @@ static void close_server(struct server *server)
 	file_watch_close(&server->watch);
 	log_close(server->shared.log);
 	events_close(server->shared.events);
+	events_close(server->shared.denial_events);
 }
 
 /* Writes the table to its file, if it has one. */
@@ -314,10 +327,12 @@ int server_run(const struct settings *flags)
 	settings_format_files(&server.settings, server.files);
 	status = settings_log_format(&server.settings, &format, &error);
 	server.shared.log = log_open(format, STDERR_FILENO);
-	server.shared.events = events_open();
-	if (!server.shared.log || !server.shared.events) {
+	server.shared.events = events_open(EVENTS_OF_LOG);
+	server.shared.denial_events = events_open(EVENTS_OF_DENIALS);
+	if (!server.shared.log || !server.shared.events || !server.shared.denial_events) {
 		log_close(server.shared.log);
 		events_close(server.shared.events);
+		events_close(server.shared.denial_events);
 		fputs("weir: out of memory\n", stderr);
 		return 1;
 	}

@@ -30,7 +30,7 @@ static void add(struct denial_sample *sample, struct denial denial)
 {
 	char id[DENIAL_ID_TEXT];
 
-	assert_true(denial_sample_add(sample, &denial, id));
+	assert_true(denial_sample_add(sample, &denial, id, NULL));
 	assert_int_equal(strlen(id), DENIAL_ID_TEXT - 1);
 }
 

@@ -33,7 +33,7 @@ static void add_some(struct events *events, unsigned n)
 
 static void a_client_reads_from_its_next_event(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	uint64_t next = events_next(events), last = 1 + 1;
 
 	(void)state;
@@ -48,10 +48,26 @@ static void a_client_reads_from_its_next_event(void **state)
 	events_close(events);
 }
 
+static void denials_have_no_numbers_and_a_name_of_their_own_for_missed_ones(void **state)
+{
+	const char *expected = "event: missed_denials\ndata: {\"count\":3}\n\n"
+	                       "event: denial\ndata: {}\n\n"
+	                       "event: denial\n";
+	struct events *events = events_open(EVENTS_OF_DENIALS);
+	uint64_t next = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < EVENTS_KEPT + 3; i++)
+		events_add(events, "denial", SLICE("{}"));
+	assert_memory_equal(read_from(events, &next, ROOM), expected, strlen(expected));
+	assert_int_equal(next, EVENTS_KEPT + 4);
+	events_close(events);
+}
+
 static void an_event_that_does_not_fit_comes_later_and_whole(void **state)
 {
 	const char *first = "id: 1\nevent: shed\ndata: {}\n\n";
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	uint64_t next = 1;
 
 	(void)state;
@@ -65,7 +81,7 @@ static void an_event_that_does_not_fit_comes_later_and_whole(void **state)
 
 static void a_slow_client_gets_the_number_of_missed_events(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	uint64_t next = 3;
 	const char *text;
 
@@ -82,7 +98,7 @@ static void a_slow_client_gets_the_number_of_missed_events(void **state)
 
 static void a_number_of_another_server_starts_over(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	uint64_t next = 1000;
 
 	(void)state;
@@ -96,7 +112,7 @@ static void a_number_of_another_server_starts_over(void **state)
 static void a_long_event_is_sent_without_its_fields(void **state)
 {
 	static char json[EVENTS_TEXT_MAX + 1];
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	uint64_t next = 1;
 
 	(void)state;
@@ -110,7 +126,7 @@ static void a_long_event_is_sent_without_its_fields(void **state)
 
 static void the_number_of_followers_is_bounded(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 
 	(void)state;
 	for (int i = 0; i < EVENTS_STREAMS; i++)
@@ -129,7 +145,7 @@ static void count_up(void *context)
 
 static void loops_are_woken_while_clients_follow(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	_Atomic int woken = 0;
 
 	(void)state;
@@ -153,7 +169,7 @@ static void *add_many(void *events)
 /* Each event is read once and in order, or is reported as missed. */
 static void threads_add_while_a_client_reads(void **state)
 {
-	struct events *events = events_open();
+	struct events *events = events_open(EVENTS_OF_LOG);
 	struct buffer out = {0};
 	uint64_t next = 1, seen = 0, missed = 0;
 	pthread_t threads[THREADS];
@@ -188,6 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_client_reads_from_its_next_event),
+	    cmocka_unit_test(denials_have_no_numbers_and_a_name_of_their_own_for_missed_ones),
 	    cmocka_unit_test(an_event_that_does_not_fit_comes_later_and_whole),
 	    cmocka_unit_test(a_slow_client_gets_the_number_of_missed_events),
 	    cmocka_unit_test(a_number_of_another_server_starts_over),

@@ -114,7 +114,7 @@ static void begin(struct fixture *fixture, bool streams)
 	fixture->codec.frame_answers = send_as_they_are;
 	fixture->shared.metrics = metrics_open(1);
 	fixture->shared.top = top_open(1);
-	fixture->shared.events = events_open();
+	fixture->shared.events = events_open(EVENTS_OF_LOG);
 	assert_int_equal(weir_table_open(NULL, &fixture->shared.table, NULL), 0);
 	fixture->config = compile(fixture, text);
 	assert_int_equal(worker_open(&fixture->worker, &fixture->shared, 0, fixture->config), 0);

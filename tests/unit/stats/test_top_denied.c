@@ -211,6 +211,24 @@ static void long_and_hostile_keys_are_cut_escaped_and_kept_apart(void **state)
 	top_close(top);
 }
 
+static void only_a_pair_that_has_a_counter_is_known(void **state)
+{
+	struct top *top = top_open(2);
+
+	(void)state;
+	assert_false(top_count_known(top, 0, mix(1), NOW));
+	expect(top, NOW, "[]");
+	deny(top, 0, 1, 1, NOW);
+	assert_false(top_count_known(top, 1, mix(1), NOW)); /* that loop has no counter of it */
+	assert_false(top_count_known(top, 0, mix(2), NOW));
+	assert_true(top_count_known(top, 0, mix(1), NOW));
+	expect(top, NOW, "[{\"limit\":\"login\",\"key\":\"k1\",\"denied\":2,\"error\":0}]");
+	/* a minute later two denials count as one */
+	assert_true(top_count_known(top, 0, mix(1), NOW + MINUTE));
+	expect(top, NOW + MINUTE, "[{\"limit\":\"login\",\"key\":\"k1\",\"denied\":2,\"error\":0}]");
+	top_close(top);
+}
+
 struct counting {
 	struct top *top;
 	size_t loop;
@@ -247,6 +265,7 @@ static void asking_while_loops_count_loses_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(only_a_pair_that_has_a_counter_is_known),
 	    cmocka_unit_test(zipf_keys_are_counted_within_the_bound_and_none_above_it_is_missing),
 	    cmocka_unit_test(an_offender_stays_on_top_of_a_flood_of_others),
 	    cmocka_unit_test(counts_halve_each_minute_and_yesterdays_are_gone),
