@@ -68,8 +68,8 @@ bool denial_attributes_are_kept(const struct decider *decider, const struct plan
 }
 
 /* Adds a value as it may be shown: in clear and cut to DENIAL_VALUE_MAX, or as a digest. */
-static void add_value(const struct decider *decider, const struct rules_rule *rule,
-                      const struct weir_attribute *attribute, struct buffer *out)
+static void add_shown_value(const struct decider *decider, const struct rules_rule *rule,
+                            const struct weir_attribute *attribute, struct buffer *out)
 {
 	const struct worker_shared *shared = decider->shared;
 	bool hides_keys = decider->config->rules->denials.key == RULES_DENIAL_DIGEST;
@@ -105,7 +105,7 @@ void denial_attributes_add_json(const struct decider *decider, const struct plan
 		buffer_add_text(out, before > begin + 1 ? ",\"" : "\"");
 		buffer_add_json(out, slice_of(attribute->name));
 		buffer_add(out, "\":\"", 3);
-		add_value(decider, step->rule, attribute, out);
+		add_shown_value(decider, step->rule, attribute, out);
 		buffer_add(out, "\"", 1);
 		if (out->len - begin > DENIAL_ATTRIBUTES_MAX)
 			out->len = before;
