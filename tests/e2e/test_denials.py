@@ -62,6 +62,32 @@ def test_a_key_is_found_by_its_name_or_its_digest(serve):
     assert denials(server, "?key=nobody") == []
 
 
+PARTS = """
+limits: { asks: { algorithm: fixed_window, rate: 1/d }, places: { algorithm: concurrency, max: 1, lease: 1h, queue: 9, max_wait: 100ms } }
+rules:
+  - { name: by-both, match: { act: ask }, key: [act, user], limits: [asks] }
+  - { name: by-network, match: { path: [/login] }, key: [ip], limits: [asks] }
+  - { name: waits, match: { act: wait }, key: [act, user], limits: [places] }
+"""
+
+
+@pytest.mark.parametrize("option", ["{}", "{ key: full }", "{ attributes: none }", "{ key: full, attributes: [host] }"])
+def test_a_key_of_several_attributes_is_found_by_each_value_and_one_of_a_network_by_the_address(serve, option):
+    server = serve(config=PARTS + f"denials: {option}\n")
+    for request in ({"act": "ask", "user": "ann"}, {"act": "wait", "user": "ann"}, {"act": "ask", "user": "bob"},
+                    {"path": "/login", "ip": "2001:db8::1:2:3:4"}):
+        assert [ask(server, **request)["allowed"] for _ in range(2)] == [True, False]
+    digest = server.post("/v1/key", {"key": "ann"}).json["digest"]
+    for key in ("ann", digest):
+        assert [denial["rule"] for denial in denials(server, f"?key={key}")] == ["waits", "by-both"]
+    assert [denial["rule"] for denial in denials(server, "?key=ask")] == ["by-both", "by-both"]
+    assert [denial["rule"] for denial in denials(server, "?key=ann&limit=asks")] == ["by-both"]
+    for key in ("2001:db8::1:2:3:4", "2001:db8::/64"):
+        assert [denial["rule"] for denial in denials(server, f"?key={key}")] == ["by-network"]
+    for key in ("an", "3:ask3:an", "2001:db8::1:2:3:5", digest[1:] + digest[0], ""):
+        assert len(denials(server, f"?key={key}")) == (4 if key == "" else 0)
+
+
 def test_values_of_visitors_are_never_shown(serve):
     server = serve(config=RULES + "denials: { key: full }\n")
     with Http(server.http) as client:

@@ -60,7 +60,7 @@ bool denial_attributes_are_kept(const struct decider *decider, const struct plan
 
 		if (rule == last) /* the steps of a rule are next to each other */
 			continue;
-		if (is_chosen(denials, rule, name))
+		if (is_chosen(denials, rule, name) || (rule && counts_by(rule, name)))
 			return true;
 		last = rule;
 	}
@@ -111,4 +111,22 @@ void denial_attributes_add_json(const struct decider *decider, const struct plan
 			out->len = before;
 	}
 	buffer_add(out, "}", 1);
+}
+
+void denial_attributes_add_values(const struct decider *decider, const struct plan *plan,
+                                  const struct plan_step *step, struct buffer *out)
+{
+	const struct worker_shared *shared = decider->shared;
+	size_t count = plan->has_attributes && step->rule ? plan->attributes.count : 0;
+	char digest[KEY_DIGEST_TEXT];
+
+	for (size_t i = 0; i < count; i++) {
+		const struct weir_attribute *attribute = &plan->attributes.items[i];
+		struct slice value = {attribute->value, attribute->value_len};
+
+		if (!counts_by(step->rule, attribute->name) || is_repeated(&plan->attributes, i))
+			continue;
+		key_digest_write(&shared->permit_secrets, engine_secret(shared->table), value, digest);
+		buffer_add(out, digest, DENIAL_DIGEST);
+	}
 }

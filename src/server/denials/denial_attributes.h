@@ -31,4 +31,11 @@ bool denial_attributes_are_kept(const struct decider *decider, const struct plan
 void denial_attributes_add_json(const struct decider *decider, const struct plan *plan,
                                 const struct plan_step *step, struct buffer *out);
 
+/**
+ * Appends the digest of each value of which the step's key is made. So an operator who knows one of
+ * several, or an address of which the key is the network, finds the denial.
+ */
+void denial_attributes_add_values(const struct decider *decider, const struct plan *plan,
+                                  const struct plan_step *step, struct buffer *out);
+
 #endif

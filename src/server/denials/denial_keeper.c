@@ -49,7 +49,7 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 {
 	const struct worker_shared *shared = decider->shared;
 	char digest[KEY_DIGEST_TEXT], id[DENIAL_ID_TEXT];
-	struct buffer attributes = {0};
+	struct buffer attributes = {0}, values = {0};
 	struct denial denial = {
 	    .time_ns = decider->context.at.wall_ns,
 	    .rule = step->rule ? step->rule->name : NULL,
@@ -64,6 +64,9 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	denial_attributes_add_json(decider, plan, step, &attributes);
 	if (!attributes.failed)
 		denial.attributes = (struct slice){attributes.data, attributes.len};
+	denial_attributes_add_values(decider, plan, step, &values);
+	if (!values.failed)
+		denial.values = (struct slice){values.data, values.len};
 	if (!add_denial(decider, &denial, id))
 		metrics_add(&decider->metrics->denials_left_out, 1);
 	else if (!step->shadow)
@@ -71,4 +74,5 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	if (denial_share_admits(&counters->logged_denials, denial.time_ns, 1))
 		log_denial(decider, &denial, digest, id);
 	buffer_free(&attributes);
+	buffer_free(&values);
 }

@@ -13,11 +13,11 @@
 #include "base/os/os.h"
 #include "base/time/timestamp.h"
 
-/* A denial that is kept. `text` has its JSON object, and then the three texts that are searched. */
+/* A denial that is kept. `text` has its JSON object, and then the texts that are searched. */
 struct slot {
 	uint64_t time_ns;
 	struct buffer text;
-	size_t json_len, key_len, limit_len;
+	size_t json_len, key_len, values_len, limit_len;
 };
 
 struct denial_sample {
@@ -126,8 +126,10 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 	if (json)
 		buffer_add(json, slot->text.data, slot->json_len);
 	slot->key_len = denial->key.len;
+	slot->values_len = denial->values.len;
 	slot->limit_len = strlen(denial->limit);
 	buffer_add_slice(&slot->text, denial->key);
+	buffer_add_slice(&slot->text, denial->values);
 	buffer_add_text(&slot->text, denial->limit);
 	buffer_add_slice(&slot->text, rule_of(denial));
 	stored = !slot->text.failed;
@@ -146,17 +148,32 @@ static struct slice cut(struct slice *text, size_t len)
 	return first;
 }
 
+static bool has_digest(struct slice values, struct slice digest)
+{
+	while (values.len >= DENIAL_DIGEST)
+		if (slice_equal(cut(&values, DENIAL_DIGEST), digest))
+			return true;
+	return false;
+}
+
+static bool admits_key(const struct denial_filter *filter, struct slice key, struct slice values)
+{
+	return filter->key.len == 0 || slice_equal(filter->key, key) ||
+	       slice_equal(filter->key_digest, key) || has_digest(values, filter->key) ||
+	       has_digest(values, filter->key_digest);
+}
+
 static bool admits(const struct denial_filter *filter, const struct slot *slot)
 {
-	struct slice text = {slot->text.data, slot->text.len}, key, limit;
+	struct slice text = {slot->text.data, slot->text.len}, key, values, limit;
 
 	if (slot->text.failed || slot->text.len == 0 || slot->time_ns < filter->since_ns)
 		return false;
 	cut(&text, slot->json_len);
 	key = cut(&text, slot->key_len);
+	values = cut(&text, slot->values_len);
 	limit = cut(&text, slot->limit_len);
-	return (filter->key.len == 0 || slice_equal(filter->key, key) ||
-	        slice_equal(filter->key_digest, key)) &&
+	return admits_key(filter, key, values) &&
 	       (filter->limit.len == 0 || slice_equal(filter->limit, limit)) &&
 	       (filter->rule.len == 0 || slice_equal(filter->rule, text));
 }

@@ -21,6 +21,7 @@
 #define DENIAL_TEXT_MAX ((size_t)4 << 10) /* a denial with a longer text has no attributes */
 #define DENIAL_KEY_MAX  256               /* bytes kept of a key's name */
 #define DENIAL_ID_TEXT  17                /* 16 hexadecimal digits, and a NUL */
+#define DENIAL_DIGEST   16                /* bytes of a digest in `values` */
 
 struct denial {
 	uint64_t time_ns; /* Unix */
@@ -31,6 +32,7 @@ struct denial {
 	uint64_t retry_after_ns;
 	bool shadow;             /* the request was allowed: the rule only counts */
 	struct slice attributes; /* a JSON object, or empty */
+	struct slice values;     /* the digest of each value of which the key is made */
 };
 
 /* How many denials of a rule were kept in the current second. Zeros before the first use. */
@@ -78,7 +80,7 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {
-	struct slice key, key_digest; /* either stands for the key */
+	struct slice key, key_digest; /* either stands for the key, or for a value of it */
 	struct slice limit, rule;
 	uint64_t since_ns; /* Unix */
 	size_t count_max;

@@ -93,6 +93,29 @@ static void a_filter_admits_whole_names(void **state)
 	denial_sample_close(sample);
 }
 
+static void a_filter_admits_whole_digests_of_values(void **state)
+{
+	struct denial_sample *sample = denial_sample_open(10);
+	struct denial denial = denial_of("3:ask3:ann", "one", NOW);
+
+	(void)state;
+	denial.values = SLICE("00000000000000aa11111111111111bb");
+	add(sample, denial);
+	add(sample, denial_of("bob", "one", NOW));
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.key = SLICE("11111111111111bb")}),
+	    "3:ask3:ann ");
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.key = SLICE("ask"),
+	                                               .key_digest = SLICE("00000000000000aa")}),
+	    "3:ask3:ann ");
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.key = SLICE("aa11111111111111")}), "");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.limit = SLICE("one")}),
+	                    "bob 3:ask3:ann ");
+	denial_sample_close(sample);
+}
+
 static void a_denial_is_one_json_object_whatever_its_names_are(void **state)
 {
 	struct denial_sample *sample = denial_sample_open(1);
@@ -184,6 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_last_are_kept_and_listed_newest_first),
 	    cmocka_unit_test(a_filter_admits_whole_names),
+	    cmocka_unit_test(a_filter_admits_whole_digests_of_values),
 	    cmocka_unit_test(a_denial_is_one_json_object_whatever_its_names_are),
 	    cmocka_unit_test(a_share_admits_so_many_in_each_second),
 	    cmocka_unit_test(threads_share_a_second_exactly),
