@@ -212,8 +212,8 @@ struct decision_context {
 	struct store *claim_store; /* where servers claim each other's permits, or NULL */
 	uint64_t own_server;       /* this server's number in the permits that it grants; not 0 */
 	struct store_client *const *store_clients; /* of this thread, by the index of their store */
-	uint64_t
-	    nodes; /* that share the quota of a limit that came along and is local; 0 counts as one */
+	/* How many servers share the quota of a limit that came along and is local; 0 counts as one. */
+	uint64_t nodes;
 	struct submit_spares *spares; /* of this thread, or NULL */
 };
 

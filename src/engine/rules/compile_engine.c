@@ -350,12 +350,12 @@ const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_
 	return &engine->limits[index];
 }
 
-/* The index of a local limit is that of the limit that it replaces. */
 void engine_count_empty_keys(struct weir_engine *engine, size_t rule, _Atomic uint64_t *counter)
 {
 	engine->rule_keys[rule].empty_count = counter;
 }
 
+/* The index of a local limit is that of the limit that it replaces. */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
 {
 	const struct weir_limit *own = limit->origin ? limit->origin : limit;

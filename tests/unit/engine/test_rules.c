@@ -246,10 +246,11 @@ struct told {
 	size_t shadow, denied;
 };
 
-static void tell(void *context, const struct plan_step *step)
+static void tell(void *context, const struct plan *plan, const struct plan_step *step)
 {
 	struct told *told = context;
 
+	(void)plan;
 	told->shadow += step->shadow;
 	told->denied +=
 	    !step->allowed && step->reason == WEIR_REASON_OVER_LIMIT && step->charge_ends_ns == 0;
