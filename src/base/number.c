@@ -2,6 +2,7 @@
 #include "base/number.h"
 
 #include <endian.h>
+#include <stdio.h>
 #include <string.h>
 
 bool parse_u64(struct slice text, uint64_t *out)
@@ -192,4 +193,23 @@ char *format_u64_slow(char *out, uint64_t value)
 	digits = eight_digits(value);
 	leading_zeros = (unsigned)__builtin_ctzll(digits) / 8; /* the first digit is the lowest byte */
 	return put_bytes(out, (digits | EIGHT_ZEROS) >> 8 * leading_zeros, 8 - leading_zeros);
+}
+
+void format_size(char out[SIZE_TEXT_MAX], uint64_t bytes, bool round_up)
+{
+	static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
+	uint64_t unit = 1, tenths;
+	size_t i = 0;
+
+	while (bytes / unit >= 1000) {
+		unit *= 1000;
+		i++;
+	}
+	tenths = (uint64_t)(((u128)bytes * 10 + (round_up ? unit - 1 : 0)) / unit);
+	if (i > 0 && tenths < 100)
+		snprintf(out, SIZE_TEXT_MAX, "%u.%u %s", (unsigned)(tenths / 10), (unsigned)(tenths % 10),
+		         units[i]);
+	else
+		snprintf(out, SIZE_TEXT_MAX, "%u %s",
+		         (unsigned)(((u128)bytes + (round_up ? unit - 1 : 0)) / unit), units[i]);
 }

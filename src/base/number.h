@@ -106,6 +106,14 @@ bool parse_share(struct slice text, double *out);
  */
 void format_decimal(char out[DECIMAL_TEXT_MAX], double value);
 
+#define SIZE_TEXT_MAX 16
+
+/**
+ * Writes a number of bytes as people say it, such as "265 MB" or "1.5 GB": two or three digits of
+ * a unit of 1000, rounded up or down.
+ */
+void format_size(char out[SIZE_TEXT_MAX], uint64_t bytes, bool round_up);
+
 char *format_u64_slow(char *out, uint64_t value);
 
 /** Writes `value` in decimal and returns the end. `out` has space for at least 20 bytes. */

@@ -4,6 +4,7 @@
 
 #include <weir/rules.h>
 
+#include "base/number.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "engine/engine.h"
@@ -21,12 +22,13 @@ static void print_capacities(const char *path, const weir_engine *engine, uint64
 		const struct weir_limit *limit = engine_limit_at(engine, i);
 		const struct weir_limit *counted_here = limit->local ? limit->local : limit;
 		struct store_capacity own = store_capacity_planned(capacity, &counted_here->algo);
+		char size[SIZE_TEXT_MAX];
 
+		format_size(size, own.bytes, true);
 		if (!own.is_shared)
-			printf("%s: limit \"%s\": capacity for %llu keys%s, at most %llu bytes\n", path,
-			       limit->name, (unsigned long long)own.keys,
-			       limit->local ? " while its Redis is unavailable" : "",
-			       (unsigned long long)own.bytes);
+			printf("%s: limit \"%s\": capacity for %llu keys%s, at most %s\n", path, limit->name,
+			       (unsigned long long)own.keys,
+			       limit->local ? " while its Redis is unavailable" : "", size);
 	}
 }
 

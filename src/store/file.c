@@ -162,20 +162,21 @@ static int fail_for_space(int fd, const char *path, uint64_t bytes, int failed,
                           struct weir_error *error)
 {
 	struct statvfs disk = {0};
+	char wanted[SIZE_TEXT_MAX], found[SIZE_TEXT_MAX];
 
 	errno = failed;
+	format_size(wanted, bytes, true);
 	if (failed != ENOSPC && failed != EDQUOT && failed != EFBIG)
 		return error_set(error, WEIR_EIO, "%.120s: cannot reserve space: %m", path);
 	if (failed == EFBIG)
 		return error_set(
 		    error, WEIR_EFULL,
-		    "%.120s: expected permission for %llu more bytes (RLIMIT_FSIZE, file system), "
-		    "found none",
-		    path, (unsigned long long)bytes);
+		    "%.120s: expected permission for %s more (RLIMIT_FSIZE, file system), found none", path,
+		    wanted);
 	fstatvfs(fd, &disk);
-	return error_set(error, WEIR_EFULL,
-	                 "%.120s: expected space for %llu more bytes on its disk, found %llu", path,
-	                 (unsigned long long)bytes, (unsigned long long)disk.f_bavail * disk.f_frsize);
+	format_size(found, (uint64_t)disk.f_bavail * disk.f_frsize, false);
+	return error_set(error, WEIR_EFULL, "%.120s: expected space for %s more on its disk, found %s",
+	                 path, wanted, found);
 }
 
 int file_write_header(int fd, const char *path, uint64_t offset, const struct table_header *header,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/os/os.h"
 #include "store/file.h"
 #include "store/section.h"
@@ -56,10 +57,13 @@ static int make_in_memory(struct memory *store, uint64_t capacity, const struct 
 {
 	size_t size = section_size(capacity, 0);
 	void *memory = os_pages_map(size);
+	char size_text[SIZE_TEXT_MAX];
 
-	if (!memory)
-		return error_set(error, WEIR_ENOMEM, "capacity: no memory for %llu keys (%zu bytes)",
-		                 (unsigned long long)capacity, size);
+	if (!memory) {
+		format_size(size_text, size, true);
+		return error_set(error, WEIR_ENOMEM, "capacity: no memory for %llu keys (%s)",
+		                 (unsigned long long)capacity, size_text);
+	}
 	store->section = (struct section){.capacity = capacity, .size = size};
 	section_format(memory, &store->section, secret);
 	table_attach(&store->table, memory, table_sets(capacity));

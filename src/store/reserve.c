@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/os/os.h"
 #include "store/mapped_file.h"
 
@@ -71,16 +72,19 @@ static int reserve_in_file(struct memory *store, const struct algo_limit *const 
 static int reserve_pages(const struct memory *store, const struct section *fresh, size_t count,
                          void **memory, struct weir_error *error)
 {
+	char size[SIZE_TEXT_MAX];
+
 	for (size_t i = 0; i < count; i++) {
 		int status = publish_check(store, fresh[i].identity, count, error);
 
 		if (status != WEIR_OK)
 			return status;
 		memory[i] = os_pages_reserve(fresh[i].size);
-		if (!memory[i])
-			return error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%llu bytes)",
-			                 (unsigned long long)fresh[i].capacity,
-			                 (unsigned long long)fresh[i].size);
+		if (!memory[i]) {
+			format_size(size, fresh[i].size, true);
+			return error_set(error, WEIR_ENOMEM, "keys: no addresses for %llu keys (%s)",
+			                 (unsigned long long)fresh[i].capacity, size);
+		}
 	}
 	return WEIR_OK;
 }

@@ -17,6 +17,13 @@ limits:
 """
 
 
+
+def size_text(size):
+    """As people say it, rounded up: 265 MB, 1.5 GB."""
+    unit, name = next((unit, name) for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")) if size >= unit)
+    tenths = -(-size * 10 // unit)
+    return f"{tenths // 10}.{tenths % 10} {name}" if tenths < 100 else f"{-(-size // unit)} {name}"
+
 def acquire(server, limit, keys, cost=1):
     """The replies for each of the keys, in order."""
     with Wire(server.resp) as wire:
@@ -89,7 +96,7 @@ def test_the_number_of_keys_that_fit_is_listed_and_logged(serve, tmp_path):
     done = weir("lint", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f'{file}: limit "{name}": capacity for {row["keys"]} keys, at most {row["bytes"]} bytes'
+        f'{file}: limit "{name}": capacity for {row["keys"]} keys, at most {size_text(row["bytes"])}'
         for name, row in room.items() if row and not row["shared"]] + [f"{file}: ok"]
 
 
@@ -119,7 +126,7 @@ def test_a_full_disk_is_an_error_at_the_start(tmp_path):
         done = subprocess.run([*limited(size), *words], capture_output=True, text=True, timeout=60,
                               check=False)
         assert done.returncode == 1
-        assert re.search(rf"{state}: expected permission for \d+ more bytes", done.stderr), done
+        assert re.search(rf"{state}: expected permission for [0-9.]+ .B more", done.stderr), done
     petabyte = pathlib.Path("/dev/shm/weir-test-room-e2e")
     file.write_text("limits: { petabyte: { algorithm: concurrency, max: 10000, keys: 4294967296 } }")
     done = weir("serve", "-c", file, "--store", f"file:{petabyte}", "--capacity", "1000",
@@ -140,7 +147,7 @@ def test_a_full_disk_fails_a_reload_which_then_changes_nothing(serve, tmp_path):
     assert state.stat().st_blocks * 512 >= size
     server.reload(few[:-1] + ", two: { algorithm: sliding_window, rate: 10/h, keys: 1000000 } }")
     line = server.line_with("reload_failed")
-    assert re.search(rf"{state}: expected permission for \d+ more bytes", line)
+    assert re.search(rf"{state}: expected permission for [0-9.]+ .B more", line)
     assert state.stat().st_size == size
     assert server.get("/v1/acquire/one?key=k&cost=4").json["remaining"] == 2
     assert server.get("/v1/acquire/two?key=k").status == 404

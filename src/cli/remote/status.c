@@ -52,7 +52,7 @@ static const struct json_member names[MEMBER_COUNT] = {
 };
 
 /* Appends the text of a value, which json_value_text changes. */
-static void add_value(struct buffer *out, struct slice value)
+static void append_value(struct buffer *out, struct slice value)
 {
 	buffer_add_slice(out, json_value_text(value));
 }
@@ -60,7 +60,7 @@ static void add_value(struct buffer *out, struct slice value)
 /* These append an item of a list, such as a listener. */
 static void add_text(struct buffer *out, struct slice item)
 {
-	add_value(out, item);
+	append_value(out, item);
 }
 
 static void add_listener(struct buffer *out, struct slice item)
@@ -68,9 +68,9 @@ static void add_listener(struct buffer *out, struct slice item)
 	struct json_member members[] = {{"protocol", {0}}, {"address", {0}}, {"tls", {0}}};
 
 	json_members_read(item, members, 3);
-	add_value(out, members[0].value);
+	append_value(out, members[0].value);
 	buffer_add(out, " ", 1);
-	add_value(out, members[1].value);
+	append_value(out, members[1].value);
 	if (json_value_is_true(members[2].value))
 		buffer_add_text(out, " (tls)");
 }
@@ -81,7 +81,7 @@ static void add_store_state(struct buffer *out, struct slice item)
 	struct slice address;
 
 	json_members_read(item, members, 3);
-	add_value(out, members[0].value);
+	append_value(out, members[0].value);
 	address = json_value_text(members[1].value);
 	buffer_add(out, " ", address.len > 0);
 	buffer_add_slice(out, address);
@@ -94,9 +94,9 @@ static void add_breaker(struct buffer *out, struct slice item)
 	struct json_member members[] = {{"limit", {0}}, {"key", {0}}};
 
 	json_members_read(item, members, 2);
-	add_value(out, members[0].value);
+	append_value(out, members[0].value);
 	buffer_add(out, " ", 1);
-	add_value(out, members[1].value);
+	append_value(out, members[1].value);
 }
 
 /* Adds rows for a list: the label, and each item in a line of its own. */

@@ -99,12 +99,16 @@ void listener_warn_if_exposed(const struct listener *listener, const struct weir
 		          {"message", messages[config->unprotected]});
 }
 
-/* Writes the line at once, so that no other line comes between its parts. */
+/*
+ * Logs the address with the time, and then in a line for programs that start the server. Writes
+ * that line at once, so that no other line comes between its parts.
+ */
 void listener_log_address(const struct listener *listener, struct log *log)
 {
 	char address[NET_ADDRESS_TEXT_MAX], line[NET_ADDRESS_TEXT_MAX + 64];
 
 	net_address_format(&listener->address, address);
+	log_event(log, LOG_INFO, "listening", {"listener", listener->name}, {"address", address});
 	snprintf(line, sizeof line, "listening: %s %s\n", listener->name, address);
 	log_plain(log, line);
 }

@@ -45,12 +45,29 @@ static void shares_are_read_exactly_and_written_back_as_short_as_they_can_be(voi
 		double share;
 		const char *shown; /* NULL if `text` is refused */
 	} cases[] = {
-	    {"0", 0, "0"}, {"0.0", 0, "0"}, {"1", 1, "1"}, {"1.000", 1, "1"},
-	    {"0.1", 0.1, "0.1"}, {"0.001", 0.001, "0.001"}, {"0.30000000000000004", 0.1 + 0.2, "0.30000000000000004"},
-	    {"1e-05", 1e-5, "0.00001"}, {"2.5E-1", 0.25, "0.25"}, {"0.25000000000000000000000000", 0.25, "0.25"},
-	    {"3e-4000000000", 0, "0"}, {"1.0000001", 0, NULL}, {"-0.1", 0, NULL}, {"", 0, NULL},
-	    {".5", 0, NULL}, {"5.", 0, NULL}, {"0.5x", 0, NULL}, {"0,5", 0, NULL}, {"1e5", 0, NULL},
-	    {"1e-", 0, NULL}, {"nan", 0, NULL}, {"0.5.5", 0, NULL}, {"10000000000000000000000", 0, NULL},
+	    {"0", 0, "0"},
+	    {"0.0", 0, "0"},
+	    {"1", 1, "1"},
+	    {"1.000", 1, "1"},
+	    {"0.1", 0.1, "0.1"},
+	    {"0.001", 0.001, "0.001"},
+	    {"0.30000000000000004", 0.1 + 0.2, "0.30000000000000004"},
+	    {"1e-05", 1e-5, "0.00001"},
+	    {"2.5E-1", 0.25, "0.25"},
+	    {"0.25000000000000000000000000", 0.25, "0.25"},
+	    {"3e-4000000000", 0, "0"},
+	    {"1.0000001", 0, NULL},
+	    {"-0.1", 0, NULL},
+	    {"", 0, NULL},
+	    {".5", 0, NULL},
+	    {"5.", 0, NULL},
+	    {"0.5x", 0, NULL},
+	    {"0,5", 0, NULL},
+	    {"1e5", 0, NULL},
+	    {"1e-", 0, NULL},
+	    {"nan", 0, NULL},
+	    {"0.5.5", 0, NULL},
+	    {"10000000000000000000000", 0, NULL},
 	};
 
 	(void)state;
@@ -74,8 +91,13 @@ static void decimals_are_written_as_short_as_they_can_be_too(void **state)
 		double value;
 		const char *shown;
 	} cases[] = {
-	    {"3", 3, "3"}, {"1.5", 1.5, "1.5"}, {"2.50", 2.5, "2.5"}, {"1.001", 1.001, "1.001"},
-	    {"1.1", 1.1, "1.1"}, {"12.05", 12.05, "12.05"}, {"9999.999", 9999.999, "9999.999"},
+	    {"3", 3, "3"},
+	    {"1.5", 1.5, "1.5"},
+	    {"2.50", 2.5, "2.5"},
+	    {"1.001", 1.001, "1.001"},
+	    {"1.1", 1.1, "1.1"},
+	    {"12.05", 12.05, "12.05"},
+	    {"9999.999", 9999.999, "9999.999"},
 	    {"250e-2", 2.5, "2.5"},
 	    {"99999999999999984", 99999999999999984.0, "99999999999999984"},
 	};
@@ -109,9 +131,33 @@ static void a_text_without_bytes_is_no_number(void **state)
 	assert_int_equal(integer, -7);
 }
 
+static void test_sizes_are_said_as_people_do(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *up, *down;
+	} sizes[] = {
+	    {0, "0 bytes", "0 bytes"},        {999, "999 bytes", "999 bytes"},
+	    {1000, "1.0 kB", "1.0 kB"},       {1001, "1.1 kB", "1.0 kB"},
+	    {9999, "10 kB", "9.9 kB"},        {264500001, "265 MB", "264 MB"},
+	    {1500000000, "1.5 GB", "1.5 GB"}, {999999999, "1000 MB", "999 MB"},
+	    {UINT64_MAX, "19 EB", "18 EB"},
+	};
+	char text[SIZE_TEXT_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		format_size(text, sizes[i].bytes, true);
+		assert_string_equal(text, sizes[i].up);
+		format_size(text, sizes[i].bytes, false);
+		assert_string_equal(text, sizes[i].down);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sizes_are_said_as_people_do),
 	    cmocka_unit_test(shares_are_read_exactly_and_written_back_as_short_as_they_can_be),
 	    cmocka_unit_test(decimals_are_written_as_short_as_they_can_be_too),
 	    cmocka_unit_test(a_text_without_bytes_is_no_number),
