@@ -133,7 +133,7 @@ def test_a_full_disk_is_an_error_at_the_start(tmp_path):
                 "--http", "127.0.0.1:0", "--resp", "127.0.0.1:0")
     petabyte.unlink()
     assert done.returncode == 1
-    assert re.search(rf"{petabyte}: expected space for \d+ more bytes on its disk, found \d+",
+    assert re.search(rf"{petabyte}: expected space for [0-9.]+ .B more on its disk, found [0-9.]+ .B",
                      done.stderr)
 
 

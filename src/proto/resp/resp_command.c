@@ -154,40 +154,44 @@ static void write_ok(const struct reply *reply, struct buffer *out)
  * commands of RUN, and executes those of EXECUTE when they are read.
  */
 static const struct resp_spec specs[] = {
-#define DECIDE(name_, class_, min_, max_, key_, kind_, op_, fill_, write_)                         \
+#define DECIDE(name_, class_, min_, max_, key_, kind_, op_, fill_, write_, usage_)                 \
 	{                                                                                              \
 		.name = SLICE(name_), .min_words = min_, .max_words = max_, .key_index = key_,             \
 		.kind = REQUEST_##kind_, .op = REQUEST_##op_, .class = REQUEST_##class_,                   \
-		.fill_request = fill_, .write_reply = write_,                                              \
+		.fill_request = fill_, .write_reply = write_, .usage = usage_,                             \
 	}
     DECIDE("CL.THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_cl_throttle,
-           resp_write_cl_throttle),
+           resp_write_cl_throttle, "key max_burst count period [quantity]"),
     DECIDE("WEIR.ACQUIRE", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, ACQUIRE, read_limit_command,
-           write_limit_decision),
+           write_limit_decision, "limit key [COST n] [WAIT ms] [PRIORITY n] [PERMIT]"),
     DECIDE("WEIR.CHECK", ASK, 3, RESP_ARGS_ANY, 0, RULES, ACQUIRE, read_check_command,
-           write_rules_decision),
-    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_throttle, resp_write_throttle),
+           write_rules_decision, "attribute value [attribute value ...]"),
+    DECIDE("THROTTLE", ASK, 5, 6, 1, ADHOC, ACQUIRE, resp_read_throttle, resp_write_throttle,
+           "key max_burst count period [quantity]"),
     DECIDE("WEIR.PEEK", ASK, 3, RESP_ARGS_ANY, 2, LIMIT, PEEK, read_limit_command,
-           write_limit_decision),
+           write_limit_decision, "limit key [COST n]"),
     DECIDE("WEIR.REFUND", CHANGE, 3, RESP_ARGS_ANY, 2, LIMIT, REFUND, read_limit_command,
-           write_limit_decision),
-    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit_command, write_limit_decision),
+           write_limit_decision, "limit key [COST n] [PERMIT permit]"),
+    DECIDE("WEIR.RESET", CHANGE, 3, 3, 2, LIMIT, RESET, read_limit_command, write_limit_decision,
+           "limit key"),
     DECIDE("WEIR.CHECKPEEK", ASK, 3, RESP_ARGS_ANY, 0, RULES, PEEK, read_check_command,
-           write_rules_decision),
-    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report_command, write_ok),
-    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed_command, write_ok),
+           write_rules_decision, "attribute value [attribute value ...]"),
+    DECIDE("WEIR.REPORT", ASK, 3, 4, 0, REPORT, ACQUIRE, read_report_command, write_ok,
+           "permit outcome [latency_ms]"),
+    DECIDE("WEIR.SHED", ADMIN, 3, 3, 0, SHED, ACQUIRE, read_shed_command, write_ok,
+           "limit fraction"),
 #undef DECIDE
 #define KEY(name_, class_, op_, write_)                                                            \
 	{                                                                                              \
 		.name = SLICE(name_), .min_words = 2, .max_words = 2, .key_index = 1, .kind = REQUEST_KEY, \
 		.op = REQUEST_##op_, .class = REQUEST_##class_, .fill_request = resp_read_key,             \
-		.write_reply = resp_write_##write_,                                                        \
+		.write_reply = resp_write_##write_, .usage = "key",                                        \
 	}
 #define KEYS(name_, class_, op_)                                                                   \
 	{                                                                                              \
 		.name = SLICE(name_), .min_words = 2, .max_words = RESP_ARGS_ANY, .key_index = 1,          \
 		.has_many_keys = true, .kind = REQUEST_BATCH, .op = REQUEST_##op_,                         \
-		.class = REQUEST_##class_, .fill_request = resp_read_keys,                                 \
+		.class = REQUEST_##class_, .fill_request = resp_read_keys, .usage = "key [key ...]",       \
 	}
     KEYS("DEL", CHANGE, RESET),
     KEYS("EXISTS", ASK, PEEK),
@@ -279,8 +283,10 @@ const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *
 	if (!spec)
 		error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'", FILL_QUOTE(args[0]));
 	else if (n < spec->min_words || (n > spec->max_words && spec->max_words != RESP_ARGS_ANY))
-		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command",
-		          spec->name.data);
+		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command%s%s%s%s",
+		          spec->name.data, spec->usage ? ": expected " : "",
+		          spec->usage ? spec->name.data : "", spec->usage ? " " : "",
+		          spec->usage ? spec->usage : "");
 	else if (n > RESP_WORDS_MAX)
 		error_set(&fill->error, WEIR_ELONG, "expected at most %d arguments, found %zu",
 		          RESP_WORDS_MAX - 1, n - 1);

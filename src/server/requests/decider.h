@@ -52,6 +52,9 @@ struct decider {
 	size_t new_event_stream_count;    /* event streams to begin, see event_streams.h */
 	uint64_t next_foreign_warning_ns; /* before this time no other foreign_protocol is logged */
 	uint64_t next_refused_warning_ns; /* the same for proxy_refused */
+	/* names that errors were compared with, and the intake in which; see work_error.c */
+	size_t compared_names;
+	uint64_t comparing_intake;
 };
 
 /** The decider that the `owner` of a decision context points to. */

@@ -55,8 +55,13 @@ static const weir_limit *fill_override(struct decider *decider, struct work *wor
                                        struct override *override)
 {
 	const struct request *request = work->full_request;
-	const weir_limit *limit = work_find_limit(decider, work, request->limit);
+	const struct user *latest_user = decider->user;
+	const weir_limit *limit;
 
+	/* an error shows only limits that the user of this request may use */
+	decider->user = ((const struct operation *)work->full_request)->user;
+	limit = work_find_limit(decider, work, request->limit);
+	decider->user = latest_user;
 	if (!limit)
 		return NULL;
 	override->at_ns = os_wall_ns();

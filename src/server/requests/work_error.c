@@ -5,9 +5,11 @@
 #include "server/requests/work_error.h"
 
 #include "base/error.h"
+#include "base/text/misspelling.h"
 #include "rules/model.h"
 
-#define NAME_SHOWN_MAX 64 /* bytes of a name in a message */
+#define NAME_SHOWN_MAX     64  /* bytes of a name in a message */
+#define COMPARED_NAMES_MAX 500 /* in an intake */
 
 void work_fail(struct decider *decider, struct work *work, int status, struct slice message)
 {
@@ -125,11 +127,48 @@ void work_set_rules_status(struct decider *decider, struct work *work, int statu
 	fail_with_buffer(decider, work, status, &message);
 }
 
+/*
+ * Returns the limit that the sender may use and whose name is similar, or NULL. A comparison takes
+ * up to 2 us, so an intake has only some: the sender of unknown names delays no others.
+ */
+static const weir_limit *find_similar_limit(struct decider *decider, struct slice name)
+{
+	const struct weir_engine *engine = decider->config->engine;
+	size_t n = engine_limit_count(engine);
+
+	if (decider->comparing_intake != decider->pages.intake_number)
+		decider->compared_names = 0;
+	decider->comparing_intake = decider->pages.intake_number;
+	for (size_t i = 0; i < n && decider->compared_names < COMPARED_NAMES_MAX; i++) {
+		const weir_limit *limit = engine_limit_at(engine, i);
+		const struct user *user = decider->user;
+
+		decider->compared_names++;
+		if (is_misspelling(name, slice_of(limit->name)) &&
+		    (!user || !user->limits || user_may_use(user, i)))
+			return limit;
+	}
+	return NULL;
+}
+
+static void fail_unknown_limit(struct decider *decider, struct work *work, struct slice name)
+{
+	const weir_limit *similar = find_similar_limit(decider, name);
+	struct buffer message = {0};
+
+	buffer_add_text(&message, "expected the name of a limit, found '");
+	buffer_add_printable(&message, (struct slice){name.data, u64_min(name.len, NAME_SHOWN_MAX)});
+	buffer_add(&message, "'", 1);
+	if (similar)
+		buffer_printf(&message, ": did you mean '%s'?", similar->name);
+	fail_with_buffer(decider, work, WEIR_ENOTFOUND, &message);
+}
+
 const weir_limit *work_find_limit(struct decider *decider, struct work *work, struct slice name)
 {
 	const weir_limit *limit = weir_engine_limit(decider->config->engine, name.data, name.len);
 
 	if (!limit)
-		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit", name);
+		fail_unknown_limit(decider, work, name);
 	return limit;
 }

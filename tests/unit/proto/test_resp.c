@@ -183,7 +183,9 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	RUN(&passed, {"NOSUCH x", "", "-ERR unknown command 'NOSUCH'\r\n"},
 	    {"PINGPING", "", "-ERR unknown command 'PINGPING'\r\n"},
 	    {"ECHO", "", "-ERR wrong number of arguments for 'ECHO' command\r\n"},
-	    {"WEIR.RESET a b c", "", "-ERR wrong number of arguments for 'WEIR.RESET' command\r\n"},
+	    {"WEIR.RESET a b c", "",
+	     "-ERR wrong number of arguments for 'WEIR.RESET' command: expected WEIR.RESET limit "
+	     "key\r\n"},
 	    {"CL.THROTTLE k -1 5 60", "",
 	     "-ERR expected max_burst to be a whole number of at least 0, found '-1'\r\n"},
 	    {"THROTTLE k 0 5 60", "",
@@ -224,12 +226,16 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "WEIR.ACQUIRE, "
 	     "found 'p'\r\n"},
 	    {"WEIR.SHED l 1.5", "", "-ERR expected deny to be a number from 0 to 1, found '1.5'\r\n"},
-	    {"WEIR.REPORT p", "", "-ERR wrong number of arguments for 'WEIR.REPORT' command\r\n"},
+	    {"WEIR.REPORT p", "",
+	     "-ERR wrong number of arguments for 'WEIR.REPORT' command: expected WEIR.REPORT permit "
+	     "outcome [latency_ms]\r\n"},
 	    {"WEIR.REPORT p good", "",
 	     "-ERR expected outcome to be success, failure, timeout or ignored, found 'good'\r\n"},
 	    {"WEIR.REPORT p success fast", "",
 	     "-ERR expected latency_ms to be a whole number of at least 0, found 'fast'\r\n"},
-	    {"WEIR.CHECK a", "", "-ERR wrong number of arguments for 'WEIR.CHECK' command\r\n"},
+	    {"WEIR.CHECK a", "",
+	     "-ERR wrong number of arguments for 'WEIR.CHECK' command: expected WEIR.CHECK attribute "
+	     "value [attribute value ...]\r\n"},
 	    {"WEIR.CHECK a b c", "",
 	     "-ERR expected pairs of attribute and value after WEIR.CHECK, found 3 words\r\n"},
 	    {"WEIR.CHECK a b a c", "", "-ERR expected attribute 'a' once, found it again\r\n"});
