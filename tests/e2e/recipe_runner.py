@@ -37,7 +37,7 @@ def sections(text):
 def slowed(text):
     """Rates over a week, so that nothing refills while a test runs, and long calls that outlast a busy machine."""
     text = re.sub(r"(rate: \d+)/[smh]\b", r"\1/w", text)
-    return text.replace("sleep(2)", "sleep(10)")
+    return text.replace("sleep(2)", "sleep(6)")
 
 
 class Recipe:
@@ -90,12 +90,16 @@ class Recipe:
         self.write_files()
         children = self.children()
         done = subprocess.run(["bash", "-c", command], cwd=self.directory, capture_output=True, text=True, check=False,
-                              timeout=PATIENCE, env={**os.environ, "PATH": self.path})
+                              timeout=PATIENCE, env={**os.environ, "PATH": self.path, "WEIR_SERVER": self.server()})
         if "-s reload" in command:
             until(lambda: self.children() and not self.children() & children, "new workers of nginx")
         for name in re.findall(r">> (\S+\.txt)", command):
             self.await_reload(name)
         return done
+
+    def server(self):
+        """The address that commands of Weir ask."""
+        return f"http://127.0.0.1:{self.ports.get(HTTP, HTTP)}"
 
     def children(self):
         """The workers of nginx."""
@@ -133,7 +137,10 @@ class Recipe:
                 at = words.index(flag)
                 shown[flag] = words[at + 1].rpartition(":")[2]
                 del words[at:at + 2]
-        server = Server(*words)
+        if "\nlisten: { http: " in self.files.get("weir.yaml", ""):
+            server = Server("--resp", "127.0.0.1:0", *words, ports=False)
+        else:
+            server = Server(*words)
         self.weirs.append(server)
         self.stack.callback(self.stop_weir, server)
         self.ports |= {shown["--http"]: str(server.http), shown["--resp"]: str(server.resp)}

@@ -1,5 +1,6 @@
 """The pages of docs/recipes/ run as they stand there, with nginx, Redis, gunicorn and PHP-FPM."""
 
+import os
 import re
 import textwrap
 
@@ -8,7 +9,7 @@ from harness import ROOT, programs_of_others
 from recipe_runner import RECIPES, alike, recipe, sections, slowed
 from test_docs import blocks
 
-pytestmark = programs_of_others
+pytestmark = [programs_of_others, pytest.mark.first]
 
 PAGES = sorted(path.name for path in RECIPES.glob("*.md") if path.name != "README.md")
 
@@ -21,6 +22,18 @@ def test_a_recipe_does_what_its_page_shows(page, tmp_path):
     with recipe(page, tmp_path, change=(lambda text: text) if page in PACED else slowed) as run:
         shown = run.play()
     assert len(shown) >= 2
+
+
+def test_over_a_unix_socket(tmp_path):
+    """The two lines of the index take the place of the port, and nothing else changes."""
+    index = (RECIPES / "README.md").read_text()
+    listen, server = re.search(r"`(listen: .*?)` nginx needs\s+`(server unix:.*?;)`", index).groups()
+    owner = ", group: www-data" if os.getuid() else ""
+    with recipe("site.md", tmp_path) as run:
+        run.text = run.text.replace("limits:\n", listen.replace(owner, "") + "\nlimits:\n", 1).replace("server 127.0.0.1:8080;", server)
+        run.text = run.text.replace("/run/weir", str(tmp_path))
+        assert len(run.play()) == 3
+        assert run.weirs[0].addresses["http"] == f"unix:{tmp_path}/http.sock"
 
 
 @pytest.mark.parametrize("page", PAGES)
