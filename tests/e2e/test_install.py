@@ -110,7 +110,7 @@ DOCUMENTS = {
     "packaging/grafana/weir.json",
     "packaging/prometheus/weir.yml", "tests/README.md", "tests/clients/README.md",
     "tests/histories/README.md", "tests/vectors/README.md",
-    *(str(path.relative_to(ROOT)) for suffix in ("md", "svg", "png", "conf") for path in (ROOT / "docs").rglob(f"*.{suffix}")),
+    *(str(path.relative_to(ROOT)) for suffix in ("md", "svg", "png", "conf", "yaml") for path in (ROOT / "docs").rglob(f"*.{suffix}")),
 }
 LIBRARY_PAGES = sorted((BUILD / "man3").iterdir())
 SHARED = {
