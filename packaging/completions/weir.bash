@@ -178,6 +178,24 @@ _weir()
 		"simulate --decisions")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
+		"simulate --clients")
+			return ;;
+		"simulate --attempts")
+			return ;;
+		"simulate --timeout")
+			return ;;
+		"simulate --think")
+			return ;;
+		"simulate --backoff")
+			return ;;
+		"simulate --backend")
+			return ;;
+		"simulate --overload")
+			return ;;
+		"simulate --seed")
+			return ;;
+		"simulate --attr")
+			return ;;
 		"bench --protocol")
 			return ;;
 		"bench --command")
@@ -246,7 +264,7 @@ _weir()
 		reset) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reload) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		status) words="--json --server --user --login --tls --cacert --cert --key --sni --help" ;;
-		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --help" ;;
+		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --clients --attempts --timeout --think --backoff --backend --overload --seed --attr --help" ;;
 		bench) words="--protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;
 		passwd) words="--token --help" ;;

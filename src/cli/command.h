@@ -32,7 +32,7 @@ struct variable {
 /* Runs a command, whose name is argv[0]; returns the exit status. */
 typedef int command_run(int argc, char **argv);
 
-#define COMMAND_USES_MAX      4
+#define COMMAND_USES_MAX      5
 #define COMMAND_VARIABLES_MAX 2
 
 struct command {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/time/timestamp.h"
 #include "engine/pipeline.h"
+#include "simulate/decide.h"
 
 #define BATCH          32
 #define PROGRESS_EVERY 4096 /* requests */
@@ -32,114 +33,6 @@ struct run {
 	int statuses[BATCH];
 	bool failed; /* out of memory, or the output can not be written */
 };
-
-/* The context of the engine's observers. A report sets only the first three members. */
-struct observed {
-	struct scenario *scenario;
-	uint64_t now_ns;
-	bool failed;
-	const struct ordered_record *ordered;
-	struct buffer *output; /* NULL if not wanted */
-};
-
-static void add_number(struct buffer *out, const char *name, uint64_t value)
-{
-	buffer_add_text(out, name);
-	buffer_add_u64(out, value);
-}
-
-/* Begins a line of the decisions' output, up to the limit's name, whose quote stays open. */
-static void begin_decision_line(struct buffer *out, const struct ordered_record *ordered,
-                                const char *limit)
-{
-	add_number(out, "{\"n\":", ordered->number);
-	buffer_add_text(out, ",\"time\":");
-	timestamp_add_seconds(out, ordered->time_ns);
-	buffer_add_text(out, ",\"limit\":\"");
-	buffer_add_json(out, slice_of(limit));
-}
-
-static void add_decision_line(struct buffer *out, const struct ordered_record *ordered,
-                              const struct plan_step *step, const struct weir_decision *d)
-{
-	begin_decision_line(out, ordered, step->limit->name);
-	buffer_add_text(out, "\",\"key\":\"");
-	buffer_add_json(out, step->key_name);
-	buffer_add_text(out, d->allowed ? "\",\"allowed\":true" : "\",\"allowed\":false");
-	add_number(out, ",\"remaining\":", d->remaining);
-	add_number(out, ",\"retry_after_ms\":", ceil_div(d->retry_after_ns, NS_PER_MS));
-	add_number(out, ",\"reset_after_ms\":", ceil_div(d->reset_after_ns, NS_PER_MS));
-	if (d->paced)
-		add_number(out, ",\"wait_ms\":", ceil_div(d->wait_ns, NS_PER_MS));
-	buffer_printf(out, ",\"reason\":\"%s\"%s}\n", weir_reason_text(d->reason),
-	              step->shadow ? ",\"shadow\":true" : "");
-}
-
-/* Returns the counters of the step's limit. */
-static struct tally *tally_of(const struct scenario *scenario, const struct plan_step *step)
-{
-	return &scenario->tallies[engine_limit_index(scenario->engine, step->limit)];
-}
-
-/* An engine_observer: counts the decision of a step, and writes its line if wanted. */
-static void count_step(void *context, const struct plan *plan, const struct plan_step *step)
-{
-	struct observed *observed = context;
-	const struct weir_decision *d = &plan->step_decisions[step - plan->steps];
-	struct tally *tally = tally_of(observed->scenario, step);
-
-	tally_count(tally, step, observed->ordered->cost, observed->ordered->time_ns, d);
-	if (step->limit->algo.algorithm->judges)
-		tally_count_end(tally, d->allowed, observed->ordered->outcome,
-		                observed->ordered->latency_ns);
-	if (step->shadow)
-		scenario_count_shadow(observed->scenario, step->rule, observed->ordered->number,
-		                      !d->allowed);
-	if (observed->output)
-		add_decision_line(observed->output, observed->ordered, step, d);
-}
-
-/* Records the phase that a breaker's key has after the step, for the report's timelines. */
-static void observe_phase(void *context, const struct plan_step *step,
-                          const struct algo_decision *outcome)
-{
-	struct observed *observed = context;
-	struct tally *tally = tally_of(observed->scenario, step);
-
-	observed->failed |= !phases_record(tally->phases, &step->limit->algo, step->key.hash, outcome,
-	                                   observed->now_ns);
-}
-
-/*
- * Prepares the plan of a request in the scenario that decides now, and prefetches its keys. A plan
- * whose end is reported gets a permit, by which report_next_end finds the charges. Returns a
- * status.
- */
-static int plan_request(struct run *run, const struct ordered_record *ordered, struct plan *plan)
-{
-	const struct scenario *scenario = run->scenario;
-	const struct engine_values values = {scenario->attributes, ordered->values,
-	                                     ordered->value_count};
-	int status =
-	    engine_prepare_values(scenario->engine, &(struct algo_call){ALGO_ACQUIRE, ordered->cost},
-	                          &values, &run->arena, plan);
-
-	if (status != WEIR_OK || plan->step_count == 0)
-		return status;
-	if (scenario->is_reported && engine_is_reported(plan)) {
-		status = engine_want_permit(plan);
-		if (status != WEIR_OK)
-			return status;
-		/* A plan that charges no limit wants none. */
-		plan->permit.id = plan->wants_permit ? ++run->scenario->permits : 0;
-	}
-	plan->step_decisions = arena_array(&run->arena, plan->step_count, sizeof *plan->step_decisions);
-	for (size_t j = 0; plan->step_decisions && j < plan->step_count; j++) {
-		store_fetch(scenario->table->store, &plan->steps[j].key);
-		burst_prefetch(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
-	}
-	return plan->step_decisions ? WEIR_OK : WEIR_ENOMEM;
-}
 
 /*
  * Returns the fields that the request lacks although the keys of its rules are made of them, a bit
@@ -164,7 +57,8 @@ static void prepare_requests(void *context, size_t start, size_t end)
 	struct run *run = context;
 
 	for (size_t i = start; i < end; i++) {
-		run->statuses[i] = plan_request(run, run->batch[i], &run->plans[i]);
+		run->statuses[i] =
+		    decide_prepare(run->scenario, run->batch[i], &run->arena, &run->plans[i]);
 		if (run->statuses[i] == WEIR_OK)
 			run->missing[i] |= missing_fields(run->scenario, run->batch[i], &run->plans[i]);
 	}
@@ -185,7 +79,8 @@ static void locate_cells(void *context, size_t start, size_t end)
 		    &(struct decision_context){scenario->table, moment_given(run->batch[i]->time_ns)},
 		    plan);
 		for (size_t j = 0; j < plan->step_count; j++)
-			burst_prefetch_log(tally_of(scenario, &plan->steps[j])->burst, plan->steps[j].key.hash);
+			burst_prefetch_log(scenario_tally(scenario, &plan->steps[j])->burst,
+			                   plan->steps[j].key.hash);
 	}
 }
 
@@ -219,8 +114,8 @@ static void count_error(struct run *run, size_t i)
 		count_hit_of_excessive_cost(run, run->batch[i]);
 	if (!run->replay->decisions)
 		return;
-	begin_decision_line(&run->outputs[i], run->batch[i],
-	                    scenario->own ? scenario->tallies[0].limit->name : "");
+	decide_begin_line(&run->outputs[i], run->batch[i],
+	                  scenario->own ? scenario->tallies[0].limit->name : "");
 	buffer_printf(&run->outputs[i], "\",\"error\":\"%s\"}\n", weir_strerror(status));
 }
 
@@ -230,23 +125,10 @@ static void report_next_end(struct run *run, uint64_t now_ns)
 	struct scenario *scenario = run->scenario;
 	uint64_t due_ns = u64_min(inflight_due_ns(&scenario->inflight), now_ns);
 	struct request_end end = inflight_pop(&scenario->inflight);
-	struct observed observed = {.scenario = scenario, .now_ns = due_ns};
-	struct decision_context context = {scenario->table, moment_given(due_ns),
-	                                   .breaker_ran = observe_phase, .owner = &observed};
-	struct weir_decision d;
-	struct plan plan;
+	bool evicted;
 
-	if (engine_prepare_permits(scenario->engine, &end.permits, NULL, &run->brief_arena, &plan) ==
-	    WEIR_OK) {
-		plan.outcome = end.outcome;
-		plan.latency_ns = end.latency_ns;
-		engine_report(&context, &plan, &d);
-		run->failed |= observed.failed;
-		run->replay->evicted_permits += !d.allowed && due_ns < end.permits_end_ns;
-	} else {
-		run->failed = true;
-	}
-	arena_reset(&run->brief_arena);
+	run->failed |= !decide_report(scenario, &end, due_ns, &run->brief_arena, &evicted);
+	run->replay->evicted_permits += evicted;
 }
 
 /* Reports all ends of requests that are due by now. */
@@ -255,17 +137,6 @@ static void report_ends_until(struct run *run, uint64_t now_ns)
 	while (run->scenario->inflight.heap.count > 0 &&
 	       inflight_due_ns(&run->scenario->inflight) <= now_ns)
 		report_next_end(run, now_ns);
-}
-
-/* Returns when the last charge of the plan ends by itself, if no report comes before. */
-static uint64_t reported_until_ns(const struct plan *plan)
-{
-	uint64_t until_ns = 0;
-
-	for (size_t i = 0; i < plan->step_count; i++)
-		if (plan->steps[i].charged && algo_is_reported(&plan->steps[i].limit->algo))
-			until_ns = u64_max(until_ns, plan->steps[i].charge_ends_ns);
-	return until_ns;
 }
 
 /*
@@ -285,20 +156,9 @@ static void schedule_end(struct run *run, const struct ordered_record *ordered,
 		run->replay->ended_early++;
 		report_next_end(run, ordered->time_ns);
 	}
-	end = (struct request_end){.latency_ns = ordered->latency_ns,
-	                           .outcome = ordered->outcome,
-	                           .permits_end_ns = reported_until_ns(plan)};
-	engine_fill_permits(plan, &end.permits, NULL);
+	end = (struct request_end){.latency_ns = ordered->latency_ns, .outcome = ordered->outcome};
+	decide_fill_end(plan, &end);
 	run->failed |= !inflight_add(&scenario->inflight, due_ns, &end);
-}
-
-/*
- * Returns the rule that has allowed or denied without a limit. One that denies may be in the plan
- * as a step that is always refused.
- */
-static const struct rules_rule *deciding_rule(const struct plan *plan)
-{
-	return plan->refused_step ? plan->refused_step->rule : plan->answering_rule;
 }
 
 /* The last stage: decides the requests one after another, with the ends due before each. */
@@ -310,15 +170,7 @@ static void decide_requests(void *owner, size_t start, size_t end)
 	for (size_t i = start; i < end; i++) {
 		struct plan *plan = &run->plans[i];
 		struct ordered_record *ordered = run->batch[i];
-		struct observed observed = {.scenario = scenario,
-		                            .now_ns = ordered->time_ns,
-		                            .ordered = ordered,
-		                            .output = run->replay->decisions ? &run->outputs[i] : NULL};
-		struct decision_context context = {.table = scenario->table,
-		                                   .at = moment_given(ordered->time_ns),
-		                                   .observe = count_step,
-		                                   .breaker_ran = observe_phase,
-		                                   .owner = &observed};
+		struct buffer *output = run->replay->decisions ? &run->outputs[i] : NULL;
 		struct weir_decision d;
 
 		if (run->statuses[i] != WEIR_OK) {
@@ -326,15 +178,9 @@ static void decide_requests(void *owner, size_t start, size_t end)
 			continue;
 		}
 		report_ends_until(run, ordered->time_ns);
-		engine_decide(&context, plan, &d);
+		run->failed |= !decide_run(scenario, ordered, plan, output, &d);
 		if (__builtin_expect(plan->permit.id != 0, 0))
 			schedule_end(run, ordered, plan);
-		run->failed |= observed.failed;
-		if (d.reason == WEIR_REASON_LISTED)
-			scenario->answered[scenario_rule_number(scenario, deciding_rule(plan))]++;
-		scenario->allowed += d.allowed;
-		scenario->denied += !d.allowed;
-		scenario->unlimited += d.allowed && !d.limit;
 	}
 }
 

@@ -43,7 +43,7 @@ int scenario_open_rules(struct scenario *scenario, const struct weir_config *con
 	return open_scenario(scenario, config, capacity, error);
 }
 
-static const struct rules_rule *first_rule_with(const struct weir_config *config, size_t limit)
+const struct rules_rule *scenario_rule_of_limit(const struct weir_config *config, size_t limit)
 {
 	for (size_t i = 0; i < config->rule_count; i++)
 		for (size_t j = 0; j < config->rules[i].limit_count; j++)
@@ -62,7 +62,7 @@ int scenario_open_limit(struct scenario *scenario, const struct weir_config *con
 {
 	static const char *const client_address[] = {"ip"};
 	static const size_t only_limit[] = {0};
-	const struct rules_rule *model = key ? NULL : first_rule_with(config, limit);
+	const struct rules_rule *model = key ? NULL : scenario_rule_of_limit(config, limit);
 	struct rules_rule *rule;
 	const char **requested_key;
 
@@ -77,7 +77,7 @@ int scenario_open_limit(struct scenario *scenario, const struct weir_config *con
 	*rule = (struct rules_rule){
 	    .name = config->limits[limit].options.name,
 	    .key = key ? requested_key : client_address,
-	    .key_count = 1,
+	    .key_count = !key || *key,
 	    .limits = only_limit,
 	    .limit_count = 1,
 	};

@@ -46,12 +46,17 @@ struct scenario {
 int scenario_open_rules(struct scenario *scenario, const struct weir_config *config,
                         uint64_t capacity, struct weir_error *error);
 
+#define SCENARIO_ONE_KEY "" /* the key of a limit with one key for all requests */
+
 /**
  * Opens a scenario of one limit of `config`, keyed by the attribute `key`. If `key` is NULL, it is
  * the key of the first rule with this limit, or the client's address if there is none.
  */
 int scenario_open_limit(struct scenario *scenario, const struct weir_config *config, size_t limit,
                         const char *key, uint64_t capacity, struct weir_error *error);
+
+/** Returns the first rule with a limit, or NULL. */
+const struct rules_rule *scenario_rule_of_limit(const struct weir_config *config, size_t limit);
 
 /** How many keys in use the table has evicted. */
 uint64_t scenario_evictions(const struct scenario *scenario);
@@ -72,6 +77,13 @@ void scenario_count_shadow(struct scenario *scenario, const struct rules_rule *r
 
 /** Returns which rules ask the limit with this index in the configuration. */
 enum limit_mode scenario_limit_mode(const struct scenario *scenario, size_t limit);
+
+/** Returns the counters of the step's limit. */
+static inline struct tally *scenario_tally(const struct scenario *scenario,
+                                           const struct plan_step *step)
+{
+	return &scenario->tallies[engine_limit_index(scenario->engine, step->limit)];
+}
 
 static inline size_t scenario_rule_number(const struct scenario *scenario,
                                           const struct rules_rule *rule)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from browser import Browser
-from harness import one_thread, plain_build_only
+from harness import one_thread, plain_build_only, weir
 from test_simulate import LIMITS, MODELS, START, lines, simulate
 
 pytestmark = [one_thread, plain_build_only]
@@ -235,6 +235,35 @@ rules:
         "denied 5 (50%)", "would be denied 8 (80%)", "denied 0 (0%)"]
     said = browser.evaluate("document.getElementById('rules').innerText")
     assert 'Rule "<b>trial" is in shadow mode: it would have denied 8 of 10 requests (80%).' in said
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_clients_that_retry_are_drawn_with_a_verdict(browser, tmp_path, width):
+    page = tmp_path / "report.html"
+    done = weir("simulate", "--clients", "1000", "--timeout", "200ms", "--html", page, "--json",
+                "--try", "places: { algorithm: concurrency, max: 20 }")
+    report = json.loads(done.stdout)["clients"]
+    for scheme in "light", "dark":
+        browser.emulate(scheme=scheme, width=width)
+        browser.open(page)
+        assert browser.complaints() == []
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        shown = browser.evaluate("""[...document.querySelectorAll('.configuration')].map((e) => [
+            e.querySelector('h2').textContent, e.querySelector('.verdict').textContent,
+            e.querySelector('.verdict').matches('.fails'), e.querySelector('.bars.passed').getAttribute('d').split('M').length - 1,
+            e.querySelector('.overload').getBBox().width > 20])""")
+        assert shown == [[each["name"], each["verdict"], not each["recovers"],
+                          sum(n > 0 for n in each["timeline"]["answered"]), True] for each in report["configurations"]]
+        assert [fails for _, _, fails, _, _ in shown] == [True, False]
+        for n in 1, 2:
+            of = f".configuration:nth-child({n})"
+            assert apart(browser.evaluate(f"{BOXES}('{of} .chart text')"))
+            assert apart(browser.evaluate(f"{BOXES}('{of} .legend li, {of} h2, {of} .verdict')"))
+    # Without limits there is nothing else on the page.
+    assert weir("simulate", "--clients", "10", "--html", page).returncode == 0
+    browser.open(page)
+    assert browser.complaints() == []
+    assert browser.evaluate("[...document.querySelectorAll('h2')].map((e) => e.textContent)") == ["without limits"]
 
 
 # Machado, Oliveira and Fernandes (2009), for sight without one kind of cones; applied to linear red, green and blue.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/simulate/clients.h"
 #include "cli/simulate/limits.h"
 #include "cli/simulate/progress.h"
 #include "cli/simulate/suggest.h"
@@ -36,6 +37,15 @@ enum {
 	HTML,
 	JSON,
 	DECISIONS,
+	CLIENTS,
+	ATTEMPTS,
+	TIMEOUT,
+	THINK,
+	BACKOFF,
+	BACKEND,
+	OVERLOAD,
+	SEED,
+	ATTR,
 	FLAG_COUNT
 };
 
@@ -63,6 +73,25 @@ static const struct flag flags[] = {
     [HTML] = {"html", "FILE", "write a page with charts", 0, NULL},
     [JSON] = {"json", NULL, "print one JSON object instead of a table", 0, NULL},
     [DECISIONS] = {"decisions", "FILE", "write a JSON line for each request and limit", 0, NULL},
+    [CLIENTS] = {"clients", "N", "instead of a log: clients that retry, and a backend that slows",
+                 0, NULL},
+    [ATTEMPTS] = {"attempts", "N", "how often a client tries in all (" CLIENTS_ATTEMPTS ")", 0,
+                  NULL},
+    [TIMEOUT] = {"timeout", "T", "how long a client waits for an answer (" CLIENTS_TIMEOUT ")", 0,
+                 NULL},
+    [THINK] = {"think", "T", "pause of a client between requests, on average (" CLIENTS_THINK ")",
+               0, NULL},
+    [BACKOFF] = {"backoff", "T",
+                 "longest first pause of a client, doubled for the next (" CLIENTS_BACKOFF ")", 0,
+                 NULL},
+    [BACKEND] = {"backend", "WORKERS,SERVICE_TIME",
+                 "the backend of the clients (" CLIENTS_BACKEND ")", 0, NULL},
+    [OVERLOAD] = {"overload", "FACTOR[,TIME]",
+                  "how much slower the backend gets, and for how long (" CLIENTS_OVERLOAD ")", 0,
+                  NULL},
+    [SEED] = {"seed", "N", "another course of chance (" CLIENTS_SEED ")", 0, NULL},
+    [ATTR] = {"attr", "NAME=VALUE", "an attribute of all requests of the clients; repeatable", 0,
+              NULL},
 };
 
 struct simulation {
@@ -75,6 +104,7 @@ struct simulation {
 	struct pattern pattern;
 	struct suggest suggest;
 	struct progress progress;
+	struct clients clients;
 };
 
 /* Checks the flags of --suggest and passes them on. Returns 0 or the exit status. */
@@ -87,7 +117,7 @@ static int set_suggest_flags(struct simulation *simulation)
 	simulation->suggest.by = simulation->text[BY];
 	simulation->suggest.key = simulation->text[KEY];
 	simulation->suggest.path = simulation->text[TRACE];
-	simulation->limits.may_be_none = simulation->text[SUGGEST];
+	simulation->limits.may_be_none |= simulation->text[SUGGEST] != NULL;
 	if (!simulation->text[SUGGEST] && (simulation->text[DENY] || simulation->text[BY]))
 		return command_fail("simulate", "expected --suggest with --deny and --by, found none");
 	if (simulation->text[SUGGEST] && !simulation->text[TRACE])
@@ -95,6 +125,35 @@ static int set_suggest_flags(struct simulation *simulation)
 	if (simulation->text[SUGGEST] && suggest_check(&simulation->suggest, &error) != WEIR_OK)
 		return command_fail("simulate", "%s", error.message);
 	return 0;
+}
+
+/* Checks the flags of --clients and passes them on. Returns 0 or the exit status. */
+static int set_clients_flags(struct simulation *simulation)
+{
+	const char *const *text = simulation->text;
+	struct clients *clients = &simulation->clients;
+	struct weir_error error;
+
+	clients->count = text[CLIENTS];
+	clients->attempts = text[ATTEMPTS];
+	clients->timeout = text[TIMEOUT];
+	clients->think = text[THINK];
+	clients->backoff = text[BACKOFF];
+	clients->backend = text[BACKEND];
+	clients->overload = text[OVERLOAD];
+	clients->seed = text[SEED];
+	for (int flag = ATTEMPTS; flag <= ATTR && !text[CLIENTS]; flag++)
+		if (text[flag])
+			return command_fail("simulate", "expected --clients with --%s, found none",
+			                    flags[flag].name);
+	if (!text[CLIENTS])
+		return 0;
+	if (text[DECISIONS] || text[SUGGEST])
+		return command_fail("simulate", "expected --trace with --%s, found --clients",
+		                    text[SUGGEST] ? "suggest" : "decisions");
+	simulation->limits.may_be_none = true;
+	return clients_read(clients, &error) == WEIR_OK ? 0
+	                                                : command_fail("simulate", "%s", error.message);
 }
 
 /* Reads all flags. Returns 0 or the exit status. */
@@ -111,6 +170,8 @@ static int set_flags(struct simulation *simulation, int argc, char **argv)
 			simulation->text[flag] = arguments.value ? arguments.value : "";
 		if (flag == LIMIT)
 			simulation->limits.names[simulation->limits.name_count++] = arguments.value;
+		if (flag == ATTR)
+			simulation->clients.attributes[simulation->clients.attribute_count++] = arguments.value;
 		if (flag == TRY)
 			simulation->limits.tried[simulation->limits.tried_count++] = arguments.value;
 	}
@@ -119,10 +180,11 @@ static int set_flags(struct simulation *simulation, int argc, char **argv)
 		simulation->limits.names[simulation->limits.name_count++] = argv[optind];
 	if (optind < argc)
 		return arguments_refuse(&command_simulate, argv[optind]);
-	if (!simulation->text[TRACE] == !simulation->text[PATTERN])
-		return command_fail("simulate", "expected --trace or --pattern, found %s",
-		                    simulation->text[TRACE] ? "both" : "neither");
-	return set_suggest_flags(simulation);
+	if (!!simulation->text[TRACE] + !!simulation->text[PATTERN] + !!simulation->text[CLIENTS] != 1)
+		return command_fail("simulate",
+		                    "expected one of --trace, --pattern and --clients, found %s",
+		                    simulation->text[TRACE] || simulation->text[PATTERN] ? "two" : "none");
+	return set_clients_flags(simulation) ?: set_suggest_flags(simulation);
 }
 
 static int find_limit_index(const struct weir_config *config, const char *name, size_t *out,
@@ -159,6 +221,21 @@ static int find_limit_to_replay(const struct simulate_limits *limits, size_t i, 
 }
 
 /*
+ * Returns the key of a limit that is tried alone; NULL for that of its first rule, or the client's
+ * address. Clients of a pattern have an address, and no other attributes. With --clients the limit
+ * guards the backend: where no rule says otherwise, all requests have one key.
+ */
+static const char *key_of_limit(const struct simulation *simulation,
+                                const struct weir_config *config, size_t limit)
+{
+	if (simulation->text[KEY])
+		return simulation->text[KEY];
+	if (simulation->text[CLIENTS] && !scenario_rule_of_limit(config, limit))
+		return SCENARIO_ONE_KEY;
+	return simulation->text[PATTERN] ? "ip" : NULL;
+}
+
+/*
  * Opens what the log is replayed through: one scenario with all rules, or one for each limit, which
  * are then compared side by side.
  */
@@ -167,21 +244,18 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 	const struct simulate_limits *limits = &simulation->limits;
 	const struct weir_config *config = limits->config;
 	bool by_rules = replays_rules(simulation);
-	/* Clients of a pattern have an address, and no other attributes for keys. */
-	const char *key = simulation->text[KEY]       ? simulation->text[KEY]
-	                  : simulation->text[PATTERN] ? "ip"
-	                                              : NULL;
 	size_t n = by_rules ? 1 : limits->name_count ? limits->name_count : config->limit_count;
 	int status = WEIR_OK;
 
-	if (config->limit_count == 0 && !by_rules)
+	if (config->limit_count == 0 && !by_rules && !simulation->text[CLIENTS])
 		return error_set(error, WEIR_EINVAL, "expected limits in the file, found none");
 	/* a field with a meaning of its own, such as the time, is no attribute */
 	if (simulation->text[KEY] &&
 	    format_target(&simulation->replay.fields, slice_of(simulation->text[KEY])) != TARGET_NONE)
 		return error_set(error, WEIR_EINVAL, "--key: expected an attribute, found '%s'",
 		                 simulation->text[KEY]);
-	simulation->replay.scenarios = simulation->scenarios = calloc(n, sizeof *simulation->scenarios);
+	simulation->replay.scenarios = simulation->scenarios =
+	    calloc(n + 1, sizeof *simulation->scenarios);
 	if (!simulation->scenarios)
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
@@ -191,9 +265,10 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 		if (by_rules)
 			status = scenario_open_rules(scenario, config, limits->capacity, error);
 		else
-			status =
-			    find_limit_to_replay(limits, i, &limit, error)
-			        ?: scenario_open_limit(scenario, config, limit, key, limits->capacity, error);
+			status = find_limit_to_replay(limits, i, &limit, error)
+			             ?: scenario_open_limit(scenario, config, limit,
+			                                    key_of_limit(simulation, config, limit),
+			                                    limits->capacity, error);
 		if (status == WEIR_OK)
 			status = scenario_add_fields(scenario, &simulation->replay.fields, error);
 	}
@@ -240,7 +315,8 @@ static int open_log(struct simulation *simulation, struct weir_error *error)
 	} else if (simulation->text[TRACE] && status == WEIR_OK)
 		status = trace_open(&simulation->trace, simulation->text[TRACE], format,
 		                    &simulation->replay.fields, stderr, error);
-	if (status != WEIR_OK || (simulation->text[TRACE] && trace_has_latency(&simulation->trace)))
+	if (status != WEIR_OK || simulation->text[CLIENTS] ||
+	    (simulation->text[TRACE] && trace_has_latency(&simulation->trace)))
 		return status;
 	return remove_latency_limits(simulation->limits.config, simulation->limits.names,
 	                             simulation->limits.name_count, stderr, error);
@@ -330,10 +406,13 @@ static int write_reports(struct simulation *simulation, struct weir_error *error
 {
 	const struct report report = {
 	    .replay = &simulation->replay,
-	    .source = simulation->text[TRACE] ? simulation->text[TRACE] : simulation->text[PATTERN],
+	    .source = simulation->text[TRACE]     ? simulation->text[TRACE]
+	              : simulation->text[PATTERN] ? simulation->text[PATTERN]
+	                                          : "clients",
 	    .malformed = simulation->trace.malformed,
 	    .decided_by_rules = replays_rules(simulation),
 	    .suggestion = simulation->text[SUGGEST] ? &simulation->suggest.found : NULL,
+	    .clients = simulation->text[CLIENTS] ? &simulation->clients.report : NULL,
 	};
 	const char *no_color = getenv("NO_COLOR");
 	bool is_plain = !isatty(STDOUT_FILENO) || (no_color && *no_color);
@@ -379,7 +458,11 @@ static int replay_and_report(struct simulation *simulation, struct weir_error *e
 		simulation->replay.progress_context = &simulation->progress;
 		simulation->trace.before_report = CLEAR_LINE;
 	}
-	if (status == WEIR_OK)
+	if (status == WEIR_OK && simulation->text[CLIENTS])
+		status = clients_run(&simulation->clients, &simulation->replay,
+		                     replays_rules(simulation) ? "the rules" : NULL, &simulation->progress,
+		                     error);
+	else if (status == WEIR_OK)
 		status = replay_run(&simulation->replay, &source, error);
 	progress_clear(&simulation->progress);
 	if (status == WEIR_OK && simulation->replay.requests == 0)
@@ -399,9 +482,13 @@ static int run_simulate(int argc, char **argv)
 {
 	struct simulation simulation = {0};
 	struct weir_error error = {0};
-	int result = simulate_limits_open(&simulation.limits, argc) == WEIR_OK
-	                 ? set_flags(&simulation, argc, argv)
-	                 : command_fail("simulate", "out of memory");
+	int result;
+
+	simulation.clients.attributes = calloc((size_t)argc, sizeof *simulation.clients.attributes);
+	result =
+	    simulation.clients.attributes && simulate_limits_open(&simulation.limits, argc) == WEIR_OK
+	        ? set_flags(&simulation, argc, argv)
+	        : command_fail("simulate", "out of memory");
 
 	if (result == 0 && replay_and_report(&simulation, &error) != WEIR_OK) {
 		if (*error.message) /* empty if errors of the files were printed already */
@@ -410,6 +497,7 @@ static int run_simulate(int argc, char **argv)
 	}
 	trace_close(&simulation.trace);
 	suggest_close(&simulation.suggest);
+	clients_close(&simulation.clients);
 	for (size_t i = 0; i < simulation.replay.scenario_count; i++)
 		scenario_close(&simulation.scenarios[i]);
 	free(simulation.scenarios);
@@ -422,7 +510,7 @@ const struct command command_simulate = {
     .summary = "Replay a log, or made-up traffic, through limits.",
     .uses = {"-c FILE... --trace FILE [FLAG]...", "--try 'NAME: {...}' --trace FILE [FLAG]...",
              "--suggest ALGORITHM/PERIOD --trace FILE [FLAG]...",
-             "[-c FILE] --pattern NAME [FLAG]..."},
+             "[-c FILE] --pattern NAME [FLAG]...", "[-c FILE] --clients N [FLAG]..."},
     .exits = "0, 1 if it can't replay the log, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = run_simulate,

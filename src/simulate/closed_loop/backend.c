@@ -9,6 +9,7 @@
 #define CALLS_INITIAL 1024
 #define DOUBLINGS_MAX 16 /* of the pause after an attempt */
 #define NONE          UINT32_MAX
+#define TOOK_MAX_NS   1e18 /* so that times do not overflow */
 
 /* An attempt. It is free when neither its client nor the server needs it any more. */
 struct call {
@@ -49,7 +50,7 @@ static double next_draw(struct backend *backend)
 	return draw(backend->options.seed, ++backend->drawn);
 }
 
-static void fail(struct backend *backend, enum backend_status status)
+static void stop_with(struct backend *backend, enum backend_status status)
 {
 	if (backend->status == BACKEND_OK)
 		backend->status = status;
@@ -104,12 +105,12 @@ static bool grow_calls(struct backend *backend)
 	struct call *calls;
 
 	if (capacity > CALLS_MAX) {
-		fail(backend, BACKEND_TOO_MANY_CALLS);
+		stop_with(backend, BACKEND_TOO_MANY_CALLS);
 		return false;
 	}
 	calls = realloc(backend->calls, capacity * sizeof *calls);
 	if (!calls) {
-		fail(backend, BACKEND_NO_MEMORY);
+		stop_with(backend, BACKEND_NO_MEMORY);
 		return false;
 	}
 	backend->calls = calls;
@@ -141,7 +142,7 @@ static void release(struct backend *backend, uint32_t call)
 static void schedule(struct backend *backend, uint64_t at_ns, enum event_kind kind, uint32_t call)
 {
 	if (!call_heap_push(&backend->heap, at_ns, kind, call))
-		fail(backend, BACKEND_NO_MEMORY);
+		stop_with(backend, BACKEND_NO_MEMORY);
 }
 
 static void report(struct backend *backend, struct call *call, enum weir_outcome outcome)
@@ -199,7 +200,7 @@ static void serve_next(struct backend *backend)
 			strain = 1 + backend->options.strain * (backend->inside - backend->workers) /
 			                 backend->workers;
 		backend->busy++;
-		call->took_ns = call->alone * backend->mean_ns * strain;
+		call->took_ns = fmin(call->alone * backend->mean_ns * strain, TOOK_MAX_NS);
 		schedule(backend, backend->now_ns + (uint64_t)call->took_ns, ENDS, index);
 	}
 }
@@ -240,7 +241,7 @@ static void ask(struct backend *backend, uint32_t index)
 
 	backend->work.attempts++;
 	if (backend->options.attempts_max && backend->work.attempts > backend->options.attempts_max)
-		fail(backend, BACKEND_TOO_MANY_ATTEMPTS);
+		stop_with(backend, BACKEND_TOO_MANY_ATTEMPTS);
 	call->sent_ns = backend->now_ns;
 	if (limit->allows && !limit->allows(limit->context, &attempt)) {
 		struct call denied = *call;
@@ -413,8 +414,9 @@ struct backend *backend_open(const struct backend_options *options, struct backe
 	                            .free_call = NONE,
 	                            .queue = {NONE, NONE},
 	                            .patience = {NONE, NONE}};
-	for (uint32_t client = 0; client < options->clients; client++)
-		schedule(backend, (uint64_t)(next_draw(backend) * options->think_ns), BEGINS, client);
+	for (uint32_t client = 0; client < options->clients;
+	     client++) /* in the middle of their pause */
+		think(backend, client);
 	if (backend->status == BACKEND_OK)
 		return backend;
 	backend_close(backend);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "simulate/replay.h"
+#include "simulate/report/report_clients.h"
 
 /* The denials of a limit of `count` per period. */
 struct report_point {
@@ -31,6 +32,7 @@ struct report {
 	/* One scenario decided by all rules; otherwise each limit decided all requests in its own. */
 	bool decided_by_rules;
 	const struct report_suggestion *suggestion; /* NULL without --suggest */
+	const struct report_clients *clients;       /* NULL without --clients */
 };
 
 #define REPORT_TOP 10 /* how many of the most denied keys are listed */

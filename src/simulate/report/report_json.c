@@ -56,7 +56,7 @@ static void add_spread(const char *before, const struct histogram *h, struct buf
 	buffer_add_text(out, "}");
 }
 
-static double share_of(uint64_t part, uint64_t whole)
+static double divide_share(uint64_t part, uint64_t whole)
 {
 	return whole > 0 ? (double)part / (double)whole : 0;
 }
@@ -78,7 +78,7 @@ static void add_hits(const struct hits *hits, struct buffer *out)
 
 	out->failed |= !hits_spreads(hits, &asked, &denied);
 	add_number(out, ",\"hits\":{\"keys\":", hits->hit);
-	buffer_printf(out, ",\"share\":%.9g", share_of(hits->hit, hits->keys.count));
+	buffer_printf(out, ",\"share\":%.9g", divide_share(hits->hit, hits->keys.count));
 	add_percentiles(",\"requests_per_key\":{\"p50\":", &asked, out);
 	add_percentiles(",\"denied_per_key\":{\"p50\":", &denied, out);
 	buffer_add_text(out, "}");
@@ -206,7 +206,7 @@ static void add_limit(const struct report *report, const struct scenario *scenar
 	if (mode != LIMIT_ENFORCED)
 		buffer_add_text(out, modes[mode]);
 	buffer_printf(out, ",\"denied_share\":%.9g",
-	              share_of(tally->denied, tally->allowed + tally->denied));
+	              divide_share(tally->denied, tally->allowed + tally->denied));
 	add_number(out, ",\"keys\":", burst_stats(tally->burst).keys);
 	if (!report->decided_by_rules) { /* with rules, report_json adds these of the only scenario */
 		add_number(out, ",\"errors\":", scenario->errors);
@@ -326,6 +326,10 @@ void report_json(const struct report *report, struct buffer *out)
 	buffer_add_text(out, ",\"source\":\"");
 	buffer_add_json(out, slice_of(report->source));
 	buffer_add_text(out, "\"");
+	if (report->clients) {
+		buffer_add_text(out, ",\"clients\":");
+		report_clients_json(report->clients, out);
+	}
 	if (report->suggestion)
 		add_suggestion(report->suggestion, out);
 	buffer_add_text(out, ",\"limits\":{");

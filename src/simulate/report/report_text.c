@@ -143,6 +143,8 @@ static void add_top(const struct tally *tally, struct buffer *out)
 	out->failed |= !top;
 	for (size_t i = 0; top && i < n; i++) {
 		buffer_add_text(out, i > 0 ? ", " : "  most denied: ");
+		if (top[i].key.len == 0) /* all requests have one key */
+			buffer_add_text(out, "\"\"");
 		add_text_key(top[i].key, out);
 		buffer_printf(out, "%s %s%llu", top[i].cut ? "..." : "",
 		              top[i].excess_max > 0 ? "at most " : "", (unsigned long long)top[i].denied);
@@ -538,10 +540,16 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	struct chart chart = scale_chart(report->replay, plain);
 	int width = name_width(report->replay);
 
-	add_summary(report, out);
+	if (report->clients)
+		report_clients_text(report->clients, plain, out);
+	else
+		add_summary(report, out);
+	if (report->replay->scenario_count == 0) /* clients without limits */
+		return;
 	add_limit_table(report->replay, width, out);
 	add_wait_table(report->replay, width, out);
-	add_outcome_table(report->replay, width, out);
+	if (!report->clients) /* the limits change how requests of clients end */
+		add_outcome_table(report->replay, width, out);
 	add_details(report, &chart, out);
 	add_warnings(report, out);
 	if (report->suggestion)
