@@ -33,6 +33,7 @@ import at_batches
 import at_http2
 import at_redis
 import at_tls
+import at_unix_sockets
 from servers import (BUILD, CONFIG, CONNECTIONS, GET, KEY_BYTES, ROOT, SET, START_SECONDS, Missing, Server,
                      Table, built, filled, generate, redis, tool, weir)
 
@@ -490,6 +491,7 @@ def main():
     parser.add_argument("--redis", action="store_true", help="what checks cost a Redis: minutes")
     parser.add_argument("--tls", action="store_true", help="what TLS costs servers")
     parser.add_argument("--http2", action="store_true", help="HTTP/2 beside a bare server")
+    parser.add_argument("--unix-sockets", action="store_true", help="Unix sockets beside TCP on this host")
     parser.add_argument("--batches", action="store_true", help="what others wait for beside long batches")
     parser.add_argument("--dearest", action="store_true",
                         help="the dearest call of each algorithm, on keys that are full")
@@ -502,7 +504,8 @@ def main():
                                   *(["--quick"] if arguments.quick else [])]))
     everything = not (arguments.servers or arguments.peers or arguments.attack
                       or arguments.simulate or arguments.turns or arguments.redis or arguments.tls
-                      or arguments.http2 or arguments.permits or arguments.batches or arguments.dearest)
+                      or arguments.http2 or arguments.permits or arguments.batches or arguments.dearest
+                      or arguments.unix_sockets)
     quick = arguments.quick
     flags = ["--quick"] if quick else []
     table = Table()
@@ -529,6 +532,8 @@ def main():
         at_tls.run(table, 1 if quick else 5, quick)
     if everything or arguments.http2:
         at_http2.run(table, 1 if quick else 7, quick)
+    if everything or arguments.unix_sockets:
+        at_unix_sockets.run(table, 3 if quick else 7, quick)
     if everything or arguments.batches:
         at_batches.run(table, 1 if quick else 5, 2 if quick else 5)
     if not (everything or arguments.servers):
