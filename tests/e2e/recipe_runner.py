@@ -130,7 +130,7 @@ class Recipe:
 
     def start_weir(self, words):
         """Starts Weir with its addresses replaced by free ones."""
-        words = [str(self.directory / word) if word.endswith(".yaml") else word for word in words]
+        words = [str(self.directory / word) if word.endswith((".yaml", ".conf")) else word for word in words]
         shown = {"--http": HTTP, "--resp": RESP}
         for flag in shown:
             if flag in words:

@@ -9,6 +9,7 @@ pytestmark = little_of_ours
 
 README, CHINESE_README = ROOT / "README.md", ROOT / "README.zh-CN.md"
 GUIDE, CHINESE_GUIDE = ROOT / "docs/guide.md", ROOT / "docs/guide.zh-CN.md"
+CHINESE_TASKS = ROOT / "docs/tasks.zh-CN.md"
 
 
 def pictures(path):
@@ -52,7 +53,7 @@ def test_limits_in_the_table_of_the_guide_are_valid(tmp_path):
 def test_the_pages_link_each_other_and_their_targets_exist():
     for one, other in ((README, CHINESE_README), (GUIDE, CHINESE_GUIDE)):
         assert f"]({other.name})" in one.read_text() and f"]({one.name})" in other.read_text()
-    for path in (CHINESE_README, CHINESE_GUIDE):
+    for path in (CHINESE_README, CHINESE_GUIDE, CHINESE_TASKS):
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
         for target, name in re.findall(r"\]\(([^)#:]+)#([^)]+)\)", path.read_text()):
