@@ -43,6 +43,7 @@ enum request_kind {
 	REQUEST_STATUS,  /* /v1/status: what the server runs; a page, too */
 	REQUEST_RELOAD,  /* /v1/reload: reads the files again, and answers when that is done */
 	REQUEST_STATS,   /* /v1/stats: what each limit has allowed and denied in each second */
+	REQUEST_DASHBOARD, /* /: a page for operators, which asks for all it shows by itself */
 	REQUEST_KIND_COUNT
 };
 
@@ -193,7 +194,8 @@ struct reply {
 	bool explains_denial; /* it is denied, and the answer names its rule and limit */
 	const char *denial_id; /* then, if the denial is kept: its id; otherwise NULL */
 	uint64_t wait_ns;      /* the server's: how long the answer is delayed */
-	struct slice body; /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
+	struct slice body;  /* Prometheus text for REQUEST_METRICS; JSON for _LIMITS, _TOP, _BROWSE */
+	const char *policy; /* for REQUEST_DASHBOARD: what the browser may load for the page */
 	const struct slice *results; /* for REQUEST_BROWSE_ALL: JSON objects of rules that denied */
 	size_t result_count;
 	uint64_t used;             /* for REQUEST_VALUE */

@@ -37,6 +37,7 @@ class Browser:
         os.close(theirs_in)
         os.close(theirs_out)
         self.number, self.pending, self.events, self.session = 0, b"", [], None
+        self.credentials = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -57,13 +58,17 @@ class Browser:
             os.close(self.into)
             self.log.close()
 
-    def call(self, method, **params):
+    def _send(self, method, **params):
         self.number += 1
         message = {"id": self.number, "method": method, "params": params}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.out, json.dumps(message).encode() + b"\0")
-        while (answer := self._message()).get("id") != self.number:
+        return self.number
+
+    def call(self, method, **params):
+        number = self._send(method, **params)
+        while (answer := self._message()).get("id") != number:
             self.events.append(answer)
         assert "error" not in answer, answer["error"]
         return answer["result"]
@@ -78,7 +83,25 @@ class Browser:
                 raise AssertionError(f"Chromium says nothing more: {self.log.read()[-2000:]}")
             self.pending += piece
         text, self.pending = self.pending.split(b"\0", 1)
-        return json.loads(text)
+        message = json.loads(text)
+        if message.get("method") == "Fetch.requestPaused":
+            self._send("Fetch.continueRequest", requestId=message["params"]["requestId"])
+        if message.get("method") == "Fetch.authRequired":
+            self._send("Fetch.continueWithAuth", requestId=message["params"]["requestId"],
+                       authChallengeResponse=self._credentials())
+        return message
+
+    def _credentials(self):
+        """They are typed once: who is asked again has typed wrong ones, and gives up."""
+        credentials, self.credentials = self.credentials, None
+        if not credentials:
+            return {"response": "CancelAuth"}
+        return {"response": "ProvideCredentials", "username": credentials[0], "password": credentials[1]}
+
+    def type_password(self, user, password):
+        """What to answer if a server makes the browser ask for a name and a password."""
+        self.credentials = (user, password)
+        self.call("Fetch.enable", handleAuthRequests=True)
 
     def open(self, path):
         self.visit(path.as_uri())
@@ -86,7 +109,7 @@ class Browser:
     def visit(self, url):
         self.events.clear()
         self.call("Page.navigate", url=url)
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._message())
 
     def requested(self):

@@ -110,7 +110,7 @@ ROUTES = {
     "/v1/denials": ("GET", "/v1/denials", None), "/v1/key": ("POST", "/v1/key", {"key": "k"}),
     "/v1/reload": ("POST", "/v1/reload", None),
     "/v1/status": ("GET", "/v1/status", None), "/v1/stats": ("GET", "/v1/stats", None),
-    "/v1/events": ("GET", "/v1/events", None),
+    "/v1/events": ("GET", "/v1/events", None), "/": ("GET", "/", None),
     "/rule/browse": ("GET", "/rule/browse?path=/login&ip=1.2.3.4", None),
     "/rule/update": ("GET", "/rule/update?path=/login&ip=1.2.3.4", None),
     "/rule/browse_complete": ("GET", "/rule/browse_complete?path=/login&ip=1.2.3.4", None),
@@ -121,7 +121,7 @@ ROUTES = {
     "/monitor/alive": ("GET", "/monitor/alive", None),
     "/dump/policy": ("GET", "/dump/policy", None), "/dump/counter": ("GET", "/dump/counter", None),
 }
-OF_OTHER_LIMITS = {"/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats",
+OF_OTHER_LIMITS = {"/", "/v1/shed", "/v1/breaker", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats",
                    "/v1/reload", "/v1/events", "/dump/policy", "/dump/counter"}
 
 
@@ -357,7 +357,7 @@ def foreign_requests():
     yield "POST", "/v1/shed", {"limit": "login", "deny": 0.1}
     yield "POST", "/v1/breaker", {"limit": "back", "key": "k", "state": "open"}
     yield "POST", "/v1/breaker", {"limit": "login", "key": "k", "state": "open"}
-    for path in ("/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats", "/v1/events", "/dump/policy",
+    for path in ("/", "/v1/limits", "/v1/top", "/v1/denials", "/v1/status", "/v1/stats", "/v1/events", "/dump/policy",
                  "/dump/counter"):
         yield "GET", path, None
     yield "POST", "/v1/reload", None
@@ -479,7 +479,7 @@ def test_each_request_over_http_has_its_own_user(users):
                 status(basic("", "weir_asker")), status("Digest x"), status("")] == [
                     200, 401, 200, 401, 403, 401, 403, 401, 403, 401, 401]
         answer = client.request("GET", "/v1/limits")
-        assert answer.headers["WWW-Authenticate"].startswith("Bearer, Basic ")
+        assert answer.headers.get_all("WWW-Authenticate") == ["Bearer", 'Basic realm="weir", charset="UTF-8"']
 
 
 def test_a_visitors_login_is_never_read_at_auth(users):

@@ -369,9 +369,12 @@ static void answer_error(struct http_answer *answer, const struct request *reque
 		answer->status = errors[error].status;
 	if (error == HTTP_ERROR_METHOD)
 		add_text_field(answer, HTTP_ANSWER_ALLOW, allow[request->detail]); /* the route's methods */
-	if (error == HTTP_ERROR_UNAUTHORIZED)
+	if (error == HTTP_ERROR_UNAUTHORIZED) {
+		/* Two fields, since browsers read one scheme of each and would not ask for a password. */
+		add_text_field(answer, HTTP_ANSWER_WWW_AUTHENTICATE, "Bearer");
 		add_text_field(answer, HTTP_ANSWER_WWW_AUTHENTICATE,
-		               "Bearer, Basic realm=\"weir\", charset=\"UTF-8\"");
+		               "Basic realm=\"weir\", charset=\"UTF-8\"");
+	}
 }
 
 /* Appends throttlecrab's answer, whose status is 200 even for a denial. */
@@ -477,6 +480,18 @@ static void answer_events(struct http_answer *answer)
 	buffer_add_text(answer->body, ":\n\n"); /* an empty comment, so that the client gets bytes */
 }
 
+/* The page may not be shown in a frame of another page, which could make its user click. */
+static void answer_dashboard(struct http_answer *answer, const struct reply *reply)
+{
+	answer->type = SLICE("text/html; charset=utf-8");
+	add_text_field(answer, HTTP_ANSWER_CACHE_CONTROL, "no-store");
+	add_text_field(answer, HTTP_ANSWER_POLICY, reply->policy);
+	add_text_field(answer, HTTP_ANSWER_FRAME_OPTIONS, "DENY");
+	add_text_field(answer, HTTP_ANSWER_TYPE_OPTIONS, "nosniff");
+	add_text_field(answer, HTTP_ANSWER_REFERRER_POLICY, "no-referrer");
+	buffer_add_slice(answer->body, reply->body);
+}
+
 static void answer_health(struct http_answer *answer, const struct request *request,
                           const struct reply *reply)
 {
@@ -509,6 +524,9 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		break;
 	case REQUEST_BATCH:
 		add_batch(answer->body, request, reply);
+		break;
+	case REQUEST_DASHBOARD:
+		answer_dashboard(answer, reply);
 		break;
 	case REQUEST_METRICS:
 		answer->type = SLICE("text/plain; version=0.0.4; charset=utf-8");

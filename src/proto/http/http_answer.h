@@ -14,6 +14,10 @@
 #define HTTP_ANSWER_FIELDS(X)                                                                      \
 	X(ALLOW, "Allow", "allow", false)                                                              \
 	X(WWW_AUTHENTICATE, "WWW-Authenticate", "www-authenticate", false)                             \
+	X(POLICY, "Content-Security-Policy", "content-security-policy", false)                         \
+	X(FRAME_OPTIONS, "X-Frame-Options", "x-frame-options", false)                                  \
+	X(TYPE_OPTIONS, "X-Content-Type-Options", "x-content-type-options", false)                     \
+	X(REFERRER_POLICY, "Referrer-Policy", "referrer-policy", false)                                \
 	X(CACHE_CONTROL, "Cache-Control", "cache-control", false)                                      \
 	X(ACCEL_BUFFERING, "X-Accel-Buffering", "x-accel-buffering", false)                            \
 	X(RATELIMIT_POLICY, "RateLimit-Policy", "ratelimit-policy", false)                             \

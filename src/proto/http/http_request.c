@@ -409,6 +409,7 @@ static const struct http_route routes[] = {
     ROUTE("/v1/reload", ADMIN, POST, RELOAD, ACQUIRE, nothing),
     ROUTE("/v1/stats", ADMIN, READ, STATS, ACQUIRE, stats),
     ROUTE("/v1/events", ADMIN, GET, EVENTS, ACQUIRE, events),
+    ROUTE("/", ADMIN, READ, DASHBOARD, ACQUIRE, nothing),
 #undef ROUTE
 #define ROUTE(path, class, kind, op, read)                                                         \
 	{                                                                                              \
@@ -445,14 +446,15 @@ static struct slice without_slashes(struct slice path)
 	return path;
 }
 
-/* Returns NULL if there is none. A route whose path ends in '/' is for all paths below it. */
+/* Returns NULL if there is none. A route whose path ends in '/' is for all paths below it, but for
+ * the root. */
 static const struct http_route *find_route(struct slice path)
 {
 	struct slice koala_path = without_slashes(path);
 
 	for (size_t i = 0; i < ROUTE_COUNT; i++) {
 		struct slice wanted = routes[i].path, found = routes[i].is_koala ? koala_path : path;
-		bool is_prefix = wanted.data[wanted.len - 1] == '/';
+		bool is_prefix = wanted.len > 1 && wanted.data[wanted.len - 1] == '/';
 		bool has_len = is_prefix ? found.len >= wanted.len : found.len == wanted.len;
 
 		if (has_len && memcmp(found.data, wanted.data, wanted.len) == 0)

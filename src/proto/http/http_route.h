@@ -23,7 +23,7 @@ enum {
 struct http_request;
 
 struct http_route {
-	struct slice path; /* the whole path; a prefix if it ends in '/' */
+	struct slice path; /* the whole path; a prefix if it ends in '/' and is longer */
 	enum request_class class;
 	unsigned methods;
 	enum request_kind kind;

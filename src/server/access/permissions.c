@@ -25,7 +25,7 @@ static void log_refused_proxy(struct decider *decider, const struct work *work, 
 #define KINDS_FOR_ALL_LIMITS                                                                       \
 	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
 	 1u << REQUEST_EVENTS | 1u << REQUEST_DENIALS | 1u << REQUEST_STATUS | 1u << REQUEST_RELOAD |  \
-	 1u << REQUEST_STATS)
+	 1u << REQUEST_STATS | 1u << REQUEST_DASHBOARD)
 
 /* Checks what the user may do. Returns 0 or an error, with a message. */
 static int check_user(const struct decider *decider, const struct request *r,

@@ -17,6 +17,7 @@
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
+#include "server/dashboard/dashboard.h"
 #include "server/history/history_answer.h"
 #include "server/requests/adhoc_key.h"
 #include "server/requests/split_batch.h"
@@ -435,6 +436,7 @@ static const struct {
     [REQUEST_DENIALS] = {prepare_nothing, denial_list_finish},
     [REQUEST_DIGEST] = {prepare_nothing, denial_list_finish_digest},
     [REQUEST_STATS] = {prepare_nothing, history_answer_finish},
+    [REQUEST_DASHBOARD] = {prepare_nothing, dashboard_finish},
     [REQUEST_EVENTS] = {operator_prepare_events, operator_follow_events},
     [REQUEST_SHED] = {operator_prepare, operator_shed},
     [REQUEST_FORCE] = {operator_prepare, operator_force},

@@ -107,6 +107,7 @@ static void test_every_route_has_methods_and_a_class(void **state)
 	              "/v1/reload POST admin\n"
 	              "/v1/stats GET HEAD admin\n"
 	              "/v1/events GET admin\n"
+	              "/ GET HEAD admin\n"
 	              "/rule/browse GET HEAD POST PUT ask\n"
 	              "/rule/update GET HEAD POST PUT ask\n"
 	              "/rule/browse_complete GET HEAD POST PUT ask\n"
