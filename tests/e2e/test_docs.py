@@ -342,6 +342,8 @@ def test_all_metrics_and_events_are_documented_and_exist(example):
     sources = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.c"))
     events = set(re.findall(r'log_(?:event|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
     events |= set(re.findall(r'(?:log_(?:error|remark)|client_log_warn|overrides_log)\([^;]*?"(\w+)"', sources))
+    headers = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.h"))
+    events |= set(re.findall(r'#define \w+_EVENT +"(\w+)"', headers))
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (?:info|warning|error) \|", text, re.M)
     assert events == {event for row in rows for event in re.findall(r"`(\w+)`", row)}
 
