@@ -26,6 +26,8 @@ HTTP, RESP = "8080", "6380"
 # A duration in an output is at least as long as the page says: machines may be slow.
 DURATION = re.compile(r"\b(\d+\.\d+) s\b")
 
+SLOW = "store_timeout: 30s\n"  # longer than a busy machine delays Redis
+
 COMMENTS = re.compile(r"(?:#|--|;|//|<\?php //) (\S+)\n")
 
 
@@ -37,6 +39,7 @@ def sections(text):
 def slowed(text):
     """Rates over a week, so that nothing refills while a test runs, and long calls that outlast a busy machine."""
     text = re.sub(r"(rate: \d+)/[smh]\b", r"\1/w", text)
+    text = re.sub(r"^store: redis:.*\n", rf"\g<0>{SLOW}", text, flags=re.M)
     return text.replace("sleep(2)", "sleep(6)")
 
 
@@ -130,6 +133,9 @@ class Recipe:
 
     def start_weir(self, words):
         """Starts Weir with its addresses replaced by free ones."""
+        if "--store" in words:
+            (self.directory / "slow.yaml").write_text(SLOW)
+            words += ["-c", "slow.yaml"]
         words = [str(self.directory / word) if word.endswith((".yaml", ".conf")) else word for word in words]
         shown = {"--http": HTTP, "--resp": RESP}
         for flag in shown:
