@@ -5,9 +5,9 @@ _weir()
 	local word=$2 before=$3 words=""
 	COMPREPLY=()
 	if [[ $COMP_CWORD -eq 1 ]]; then
-		words="serve lint ask why key reset reload status simulate bench store passwd help --help --version"
+		words="serve lint ask why key reset reload status top simulate bench store passwd help --help --version"
 	elif [[ ${COMP_WORDS[1]} == help ]]; then
-		words="serve lint ask why key reset reload status simulate bench store passwd"
+		words="serve lint ask why key reset reload status top simulate bench store passwd"
 	else
 		case "${COMP_WORDS[1]} $before" in
 		"serve -c"|"serve --config")
@@ -148,6 +148,24 @@ _weir()
 			return ;;
 		"status --sni")
 			return ;;
+		"top --server")
+			return ;;
+		"top --user")
+			return ;;
+		"top --login")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"top --cacert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"top --cert")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"top --key")
+			COMPREPLY=($(compgen -f -- "$word"))
+			return ;;
+		"top --sni")
+			return ;;
 		"simulate -c"|"simulate --config")
 			COMPREPLY=($(compgen -f -- "$word"))
 			return ;;
@@ -264,6 +282,7 @@ _weir()
 		reset) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reload) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		status) words="--json --server --user --login --tls --cacert --cert --key --sni --help" ;;
+		top) words="--once --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --clients --attempts --timeout --think --backoff --backend --overload --seed --attr --help" ;;
 		bench) words="--protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;

@@ -1,9 +1,9 @@
 # fish completion for weir. Made by docs/manual.py.
 
-set -l commands serve lint ask why key reset reload status simulate bench store passwd help
+set -l commands serve lint ask why key reset reload status top simulate bench store passwd help
 complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -s h -l help -d 'Show the commands'
 complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'Show the version'
-complete -c weir -f -n '__fish_seen_subcommand_from help' -a 'serve lint ask why key reset reload status simulate bench store passwd'
+complete -c weir -f -n '__fish_seen_subcommand_from help' -a 'serve lint ask why key reset reload status top simulate bench store passwd'
 complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a serve -d 'Serve decisions over HTTP and RESP.'
 complete -c weir -n '__fish_seen_subcommand_from serve' -s c -l config -r -F -d 'a configuration file; repeat for several'
 complete -c weir -n '__fish_seen_subcommand_from serve' -l http -x -d 'address for HTTP (127.0.0.1:8080)'
@@ -86,6 +86,18 @@ complete -c weir -n '__fish_seen_subcommand_from status' -l cert -r -F -d 'with 
 complete -c weir -n '__fish_seen_subcommand_from status' -l key -r -F -d 'its key, in PEM (in the file of --cert)'
 complete -c weir -n '__fish_seen_subcommand_from status' -l sni -x -d 'with --tls: name in the server\'s certificate (the host of --server)'
 complete -c weir -n '__fish_seen_subcommand_from status' -s h -l help -d 'show this'
+complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a top -d 'Show a server\'s traffic by limit, its open breakers and the keys denied most.'
+complete -c weir -n '__fish_seen_subcommand_from top' -l once -d 'print one frame'
+complete -c weir -n '__fish_seen_subcommand_from top' -l json -d 'print a JSON object for each frame'
+complete -c weir -n '__fish_seen_subcommand_from top' -l server -x -d 'address of the server, HOST:PORT, unix:PATH or a URL (127.0.0.1:8080)'
+complete -c weir -n '__fish_seen_subcommand_from top' -l user -x -d 'log in as this user, by WEIR_PASSWORD or WEIR_TOKEN'
+complete -c weir -n '__fish_seen_subcommand_from top' -l login -r -F -d 'log in with the content of this file: a token, or NAME:SECRET'
+complete -c weir -n '__fish_seen_subcommand_from top' -l tls -d 'speak TLS'
+complete -c weir -n '__fish_seen_subcommand_from top' -l cacert -r -F -d 'with --tls: authorities that sign servers, in PEM (the system\'s)'
+complete -c weir -n '__fish_seen_subcommand_from top' -l cert -r -F -d 'with --tls: client certificate, in PEM'
+complete -c weir -n '__fish_seen_subcommand_from top' -l key -r -F -d 'its key, in PEM (in the file of --cert)'
+complete -c weir -n '__fish_seen_subcommand_from top' -l sni -x -d 'with --tls: name in the server\'s certificate (the host of --server)'
+complete -c weir -n '__fish_seen_subcommand_from top' -s h -l help -d 'show this'
 complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a simulate -d 'Replay a log, or made-up traffic, through limits.'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -s c -l config -r -F -d 'the limits and rules to try; once for each file'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l trace -r -F -d 'the log to replay, plain, gzip or zstd; - is standard input'

@@ -47,7 +47,7 @@ struct command {
 
 extern const struct command command_serve, command_lint, command_ask, command_store,
     command_simulate, command_bench, command_passwd, command_why, command_digest, command_reset,
-    command_reload, command_status;
+    command_reload, command_status, command_top;
 
 /* Reads the arguments of a command, one flag at a time. */
 struct arguments {

@@ -10,9 +10,9 @@
 #include "cli/command.h"
 
 static const struct command *const commands[] = {
-    &command_serve,    &command_lint,  &command_ask,    &command_why,
-    &command_digest,   &command_reset, &command_reload, &command_status,
-    &command_simulate, &command_bench, &command_store,  &command_passwd};
+    &command_serve, &command_lint,   &command_ask,    &command_why, &command_digest,
+    &command_reset, &command_reload, &command_status, &command_top, &command_simulate,
+    &command_bench, &command_store,  &command_passwd};
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 

@@ -110,7 +110,7 @@ def test_every_documented_variable_of_the_environment_is_read(commands, tmp_path
 
 
 def test_every_command_that_asks_a_server_reads_its_address_from_the_environment(commands):
-    words = {"ask": ["l", "k"], "bench": [], "key": ["k"], "reload": [], "reset": ["l", "k"], "status": [], "why": ["k"]}
+    words = {"ask": ["l", "k"], "bench": [], "key": ["k"], "reload": [], "reset": ["l", "k"], "status": [], "top": [], "why": ["k"]}
     assert words.keys() == {name for name, command in commands.items()
                             if any(flag["variable"] == "WEIR_SERVER" for flag in command["flags"])}
     for name, arguments in words.items():
@@ -177,7 +177,7 @@ def test_each_way_to_ask_for_the_help_of_a_command_prints_the_same(commands):
 def test_every_flag_in_documents_exists(commands):
     known = {flag["name"] for command in commands.values() for flag in command["flags"]} | {"help", "version", "json"}
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for command, rest in re.findall(r"\bweir (serve|lint|ask|why|key|reset|reload|status|simulate|bench|store)\b([^`\n|;&]*)",
+        for command, rest in re.findall(r"\bweir (serve|lint|ask|why|key|reset|reload|status|top|simulate|bench|store)\b([^`\n|;&]*)",
                                         document.read_text()):
             for flag in re.findall(r"(?<= )--([a-z][a-z-]*)", rest):
                 assert flag in known, f"{pathlib.Path(document).name}: weir {command} --{flag}"

@@ -8,7 +8,14 @@
 
 #define GAP 2 /* spaces between columns */
 
-/* The characters of a valid UTF-8 text. A wide one, as of Chinese, counts as two columns. */
+/* From U+2E80 to U+FFFF, and from U+10000 on, most characters take two columns, as those of
+ * Chinese. */
+size_t table_character_width(const unsigned char *p, size_t len)
+{
+	return 1 + ((len == 3 && *p >= 0xe2 && (*p > 0xe2 || p[1] >= 0xba)) || len == 4);
+}
+
+/* The columns that a valid UTF-8 text takes. */
 static size_t width_of(struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data, *end = p + text.len;
@@ -17,8 +24,7 @@ static size_t width_of(struct slice text)
 	while (p < end) {
 		size_t n = u64_max(utf8_sequence(p, (size_t)(end - p)), 1);
 
-		/* From U+2E80 to U+FFFF, and from U+20000 on, most characters are wide. */
-		width += 1 + ((n == 3 && *p >= 0xe2 && (*p > 0xe2 || p[1] >= 0xba)) || n == 4);
+		width += table_character_width(p, n);
 		p += n;
 	}
 	return width;

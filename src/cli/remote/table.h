@@ -30,6 +30,8 @@ void table_printf(struct table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Appends the rows to `out`, each as a line. Sets out->failed if memory was short. */
 void table_write(const struct table *table, struct buffer *out);
+/** The columns of a terminal that a character of `len` bytes takes. */
+size_t table_character_width(const unsigned char *p, size_t len);
 void table_free(struct table *table);
 
 #endif

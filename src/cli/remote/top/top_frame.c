@@ -1,0 +1,212 @@
+/*
+ * top_frame.c: makes a frame of `weir top` from three answers of a server: its status, the last
+ * seconds of its limits, and the keys that are denied most.
+ */
+#include "cli/remote/top/top_frame.h"
+
+#include "base/error.h"
+#include "base/number.h"
+#include "cli/remote/call.h"
+#include "cli/remote/json_members.h"
+#include "cli/remote/table.h"
+
+#define LIMITS_MAX   20 /* rows */
+#define KEYS_MAX     10 /* rows; /v1/top is asked for as many */
+#define BREAKERS_MAX 5
+
+enum { STATUS, STATS, TOP, ANSWERS };
+
+static const char *const paths[ANSWERS] = {
+    [STATUS] = "/v1/status",
+    [STATS] = "/v1/stats?since=10s",
+    [TOP] = "/v1/top?n=10",
+};
+
+static const char *const names[ANSWERS] = {"status", "stats", "top"};
+
+static void add_first_line(struct table *table, struct slice status, struct slice *breakers)
+{
+	enum { VERSION, READY, KEYS, CAPACITY, CONNECTIONS, WAITING, BREAKERS, COUNT };
+	struct json_member members[] = {{"version", {0}},      {"ready", {0}},       {"keys", {0}},
+	                                {"capacity", {0}},     {"connections", {0}}, {"waiting", {0}},
+	                                {"open_breakers", {0}}};
+	struct slice version;
+
+	json_members_read(status, members, COUNT);
+	*breakers = members[BREAKERS].value;
+	version = json_value_text(members[VERSION].value);
+	table_printf(table, "weir %.*s, %s: %llu of %llu keys, %llu connections, %llu requests wait",
+	             (int)u64_min(version.len, 40), version.data,
+	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY",
+	             (unsigned long long)json_value_u64(members[KEYS].value),
+	             (unsigned long long)json_value_u64(members[CAPACITY].value),
+	             (unsigned long long)json_value_u64(members[CONNECTIONS].value),
+	             (unsigned long long)json_value_u64(members[WAITING].value));
+}
+
+/* Adds a line for each of the first open breakers. */
+static void add_breakers(struct table *table, struct slice breakers)
+{
+	struct json list;
+	struct slice item;
+	size_t n = 0;
+
+	if (!json_list_open(&list, breakers))
+		return;
+	while (json_list_next(&list, &item)) {
+		struct json_member members[] = {{"limit", {0}}, {"key", {0}}};
+		struct slice limit, key;
+
+		if (n++ >= BREAKERS_MAX)
+			continue;
+		json_members_read(item, members, 2);
+		limit = json_value_text(members[0].value);
+		key = json_value_text(members[1].value);
+		table_printf(table, "open breaker: %.*s %.*s", (int)u64_min(limit.len, 100), limit.data,
+		             (int)u64_min(key.len, 100), key.data);
+	}
+	if (n > BREAKERS_MAX)
+		table_printf(table, "and %zu more", n - BREAKERS_MAX);
+}
+
+/* The sum of a list of numbers; *count becomes their number. */
+static uint64_t sum_of(struct slice value, size_t *count)
+{
+	struct json list;
+	struct slice item;
+	uint64_t sum = 0;
+
+	*count = 0;
+	if (json_list_open(&list, value))
+		while (json_list_next(&list, &item)) {
+			sum = sat_add(sum, json_value_u64(item));
+			++*count;
+		}
+	return sum;
+}
+
+/* Adds the row of a limit: its name, and how many requests a second it has allowed and denied. */
+static void add_limit_row(struct table *table, struct slice limit, const char *name)
+{
+	enum { NAME, ALLOWED, DENIED, COUNT };
+	struct json_member members[] = {{"limit", {0}}, {"allowed", {0}}, {"denied", {0}}};
+	size_t seconds, denied_seconds;
+	uint64_t allowed, denied;
+
+	json_members_read(limit, members, COUNT);
+	allowed = sum_of(members[ALLOWED].value, &seconds);
+	denied = sum_of(members[DENIED].value, &denied_seconds);
+	if (name)
+		table_add(table, slice_of(name));
+	else
+		table_add(table, json_value_text(members[NAME].value));
+	table_printf(table, "%.1f", seconds > 0 ? (double)allowed / (double)seconds : 0.0);
+	table_printf(table, "%.1f", denied_seconds > 0 ? (double)denied / (double)denied_seconds : 0.0);
+	if (allowed + denied > 0)
+		table_printf(table, "%.1f%%", 100.0 * (double)denied / ((double)allowed + (double)denied));
+	else
+		table_add(table, SLICE("-"));
+}
+
+static void add_limits(struct table *table, struct slice stats)
+{
+	struct json_member members[] = {{"limits", {0}}, {"others", {0}}};
+	struct json list;
+	struct slice item;
+
+	table_add(table, SLICE("LIMIT"));
+	table_add(table, SLICE("ALLOWED/S"));
+	table_add(table, SLICE("DENIED/S"));
+	table_add(table, SLICE("DENIED"));
+	json_members_read(stats, members, 2);
+	if (json_list_open(&list, members[0].value))
+		for (size_t n = 0; n < LIMITS_MAX && json_list_next(&list, &item); n++)
+			add_limit_row(table, item, NULL);
+	if (members[1].value.data)
+		add_limit_row(table, members[1].value, "(others)");
+}
+
+static void add_keys(struct table *table, struct slice top)
+{
+	struct json list;
+	struct slice item;
+
+	table_add(table, SLICE("KEY DENIED MOST"));
+	table_add(table, SLICE("LIMIT"));
+	table_add(table, SLICE("DENIED"));
+	if (!json_list_open(&list, top))
+		return;
+	for (size_t n = 0; n < KEYS_MAX && json_list_next(&list, &item); n++) {
+		struct json_member members[] = {{"key", {0}}, {"limit", {0}}, {"denied", {0}}};
+
+		json_members_read(item, members, 3);
+		table_add(table, json_value_text(members[0].value));
+		table_add(table, json_value_text(members[1].value));
+		table_printf(table, "%llu", (unsigned long long)json_value_u64(members[2].value));
+	}
+}
+
+static void add_text_frame(struct buffer *out, struct slice answers[ANSWERS])
+{
+	struct table lines = {.columns = 1}, limits = {.columns = 4}, keys = {.columns = 3};
+	struct slice breakers;
+
+	limits.is_number[1] = limits.is_number[2] = limits.is_number[3] = keys.is_number[2] = true;
+	add_first_line(&lines, answers[STATUS], &breakers);
+	add_breakers(&lines, breakers);
+	add_limits(&limits, answers[STATS]);
+	add_keys(&keys, answers[TOP]);
+	table_write(&lines, out);
+	buffer_add(out, "\n", 1);
+	table_write(&limits, out);
+	buffer_add(out, "\n", 1);
+	table_write(&keys, out);
+	table_free(&lines);
+	table_free(&limits);
+	table_free(&keys);
+}
+
+static void add_json_frame(struct buffer *out, struct slice answers[ANSWERS])
+{
+	for (size_t i = 0; i < ANSWERS; i++) {
+		buffer_printf(out, "%s\"%s\":", i > 0 ? "," : "{", names[i]);
+		buffer_add_slice(out, answers[i]);
+	}
+	buffer_add(out, "}", 1);
+}
+
+/* Whether the answers have the forms of the three paths: an object, an object and a list. */
+static bool are_valid(struct slice answers[ANSWERS])
+{
+	struct json list;
+
+	return json_members_read(answers[STATUS], NULL, 0) &&
+	       json_members_read(answers[STATS], NULL, 0) && json_is_valid(answers[TOP]) &&
+	       json_list_open(&list, answers[TOP]);
+}
+
+bool top_frame_add(struct buffer *out, const struct server_flags *server, bool is_json,
+                   struct weir_error *error)
+{
+	struct http_reply replies[ANSWERS] = {0};
+	struct slice answers[ANSWERS];
+	bool is_complete = true;
+
+	for (size_t i = 0; i < ANSWERS && is_complete; i++) {
+		const struct call call = {.method = "GET", .path = paths[i]};
+
+		is_complete = call_server(server, &call, &replies[i], error) == CALL_DONE;
+		answers[i] = call_body(&replies[i]);
+	}
+	if (is_complete && !are_valid(answers)) {
+		call_misunderstood(server, error);
+		is_complete = false;
+	}
+	if (is_complete)
+		(is_json ? add_json_frame : add_text_frame)(out, answers);
+	for (size_t i = 0; i < ANSWERS; i++)
+		http_reply_free(&replies[i]);
+	if (is_complete && out->failed)
+		error_set(error, WEIR_ENOMEM, "out of memory");
+	return is_complete && !out->failed;
+}

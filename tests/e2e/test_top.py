@@ -1,0 +1,151 @@
+"""weir top: frames of text and JSON, and the live view in a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+from harness import PATIENCE, WEIR, one_thread, until, weir
+from test_hostile_answers import ESCAPES, fake_server, http, is_safe
+
+pytestmark = one_thread
+
+CONFIG = """
+limits:
+  login: { algorithm: fixed_window, rate: 1/h }
+  back: { algorithm: breaker, preset: hystrix }
+"""
+
+
+def top(server, *flags):
+    return weir("top", "--server", f"127.0.0.1:{server.http}", *flags)
+
+
+@pytest.fixture
+def busy(serve):
+    """A server whose last seconds have denials of a key, and a forced breaker."""
+    server = serve(config=CONFIG)
+    server.post("/v1/breaker", {"limit": "back", "key": "db-1", "state": "open"})
+    server.post("/v1/batch", [{"limit": "login", "key": "ann\x1b[2J"}] * 100)
+    until(lambda: '"limit":"login"' in server.get("/v1/stats?since=10s").text, "a point of login")
+    return server
+
+
+def test_one_frame_has_limits_breakers_and_keys(busy):
+    done = top(busy, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.match(r"weir \S+, ready: \d+ of 1000000 keys, \d+ connections, 0 requests wait\n", done.stdout)
+    assert "open breaker: back db-1\n" in done.stdout
+    assert re.search(r"^LIMIT +ALLOWED/S +DENIED/S +DENIED\n(.*\n)*login +[\d.]+ +[\d.]+ +99.0%$", done.stdout, re.M)
+    assert re.search(r"^ann\\x1b\[2J +login +\d+$", done.stdout, re.M) and is_safe(done.stdout)
+
+
+def test_one_frame_as_json(busy):
+    done = top(busy, "--once", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    frame = json.loads(done.stdout)
+    assert frame.keys() == {"status", "stats", "top"} and frame["status"]["ready"] is True
+    assert "login" in {limit["limit"] for limit in frame["stats"]["limits"]}
+    assert done.stdout.endswith("}\n") and "\x1b" not in done.stdout
+
+
+def test_without_a_terminal_frames_follow_each_other(busy):
+    command = [WEIR, "top", "--json", "--server", f"127.0.0.1:{busy.http}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        frames = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+    assert all(frame["status"]["ready"] for frame in frames)
+
+
+class Screen:
+    """`weir top` in a terminal of 6 lines and 40 columns."""
+
+    def __init__(self, address):
+        self.leader, follower = pty.openpty()
+        self.resize(6, 40)
+        self.before = termios.tcgetattr(follower)
+        self.follower = follower
+        self.process = subprocess.Popen([WEIR, "top", "--server", address], stdin=follower, stdout=follower,
+                                        stderr=follower)
+        self.text = ""
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self):
+        while select.select([self.leader], [], [], 0)[0]:
+            self.text += os.read(self.leader, 65536).decode()
+        return self.text
+
+    def frames(self):
+        """The lines of each frame that is complete."""
+        return [[line.removesuffix("\x1b[K") for line in re.split("\r+\n", frame)]
+                for frame in re.findall(r"\x1b\[H(.*?)\x1b\[J", self.read(), re.S)]
+
+    def end(self):
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read()
+            time.sleep(0.01)
+        self.read()
+        assert self.text.endswith("\x1b[?25h\x1b[?1049l")
+        assert termios.tcgetattr(self.follower) == self.before
+        os.close(self.leader)
+        os.close(self.follower)
+        return self.process.returncode
+
+
+@pytest.mark.parametrize("how, code", [("q", 0), (signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)])
+def test_the_live_view_fits_the_terminal_and_restores_it(busy, how, code):
+    screen = Screen(f"127.0.0.1:{busy.http}")
+    until(lambda: len(screen.frames()) >= 2, "two frames")
+    assert screen.text.startswith("\x1b[?1049h\x1b[?25l")
+    assert all(len(frame) <= 6 and all(len(line) <= 40 for line in frame) for frame in screen.frames())
+    screen.resize(30, 120)
+    os.kill(screen.process.pid, signal.SIGWINCH)
+    until(lambda: len(screen.frames()[-1]) > 6 and len(screen.frames()[-1][0]) > 40, "a frame in the new size")
+    assert any(line.startswith(r"ann\x1b[2J") for line in screen.frames()[-1])
+    if how == "q":
+        os.write(screen.leader, b"q")
+    else:
+        screen.process.send_signal(how)
+    assert screen.end() == code
+
+
+def test_the_live_view_outlives_its_server(serve):
+    server = serve(config=CONFIG)
+    screen = Screen(f"127.0.0.1:{server.http}")
+    until(lambda: len(screen.frames()) >= 1, "a frame")
+    assert server.stop() == 0
+    until(lambda: screen.frames()[-1][0].startswith("weir: no answer from"), "an error in the frame")
+    os.write(screen.leader, b"q")
+    assert screen.end() == 0
+
+
+def test_no_server_or_no_right_is_an_error(serve):
+    for flags in ([], ["--once"], ["--once", "--json"]):
+        assert weir("top", "--server", "127.0.0.1:1", *flags).returncode == 2
+    assert weir("top", "more").returncode == 2
+
+
+@pytest.mark.parametrize("flags", [["--once"], ["--once", "--json"]])
+def test_hostile_answers_are_printed_safely(flags):
+    stats = {"limits": [{"limit": ESCAPES * 50, "allowed": [10**30, -1, "x"], "denied": {}}] * 1000, "others": 7}
+    keys = [{"key": ESCAPES, "limit": ESCAPES, "denied": 1.5}] * 1000
+    answers = iter([http({"version": ESCAPES, "open_breakers": [7] * 100}), http(stats), http(keys)])
+    with fake_server(lambda client: client.sendall(next(answers))) as address:
+        done = weir("top", "--server", address, *flags)
+    assert (done.returncode, done.stderr) == (0, "") and is_safe(done.stdout)
+    answers = iter([http({}), http([]), http([])])
+    with fake_server(lambda client: client.sendall(next(answers))) as address:
+        assert weir("top", "--server", address, *flags).returncode == 2
