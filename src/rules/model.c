@@ -22,7 +22,10 @@ struct weir_config *weir_private_config_new(void)
 		    .store_poll_ns = RULES_STORE_POLL_NS,
 		    .connections = RULES_CONNECTIONS,
 		    .idle_http_ns = RULES_IDLE_HTTP_NS,
-		    .denials = {RULES_DENIALS_KEEP, RULES_DENIALS_PER_SECOND, RULES_DENIAL_DIGEST},
+		    .denials = {.keep = RULES_DENIALS_KEEP,
+		                .per_second = RULES_DENIALS_PER_SECOND,
+		                .rotate = RULES_DENIALS_ROTATE,
+		                .files = RULES_DENIALS_FILES},
 		};
 	return config;
 }

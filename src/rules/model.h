@@ -232,6 +232,8 @@ enum rules_denial_attributes {
 #define RULES_DENIALS_KEEP       10000
 #define RULES_DENIALS_KEEP_MAX   1000000
 #define RULES_DENIALS_PER_SECOND 10
+#define RULES_DENIALS_ROTATE     64000000
+#define RULES_DENIALS_FILES      4
 
 /* Which denials are kept (`denials:`), see server/denials/denial_sample.h. */
 struct rules_denials {
@@ -241,6 +243,8 @@ struct rules_denials {
 	enum rules_denial_attributes attributes;
 	const char *const *listed; /* the names of RULES_DENIAL_OF_LIST */
 	size_t listed_count;
+	const char *file;          /* that they are also written to, or NULL */
+	uint64_t rotate, files;    /* the bytes of a file, and the number of files */
 	enum rules_switch headers; /* answers name the rule, the limit and the kept denial; unset: no */
 };
 

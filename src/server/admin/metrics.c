@@ -282,14 +282,9 @@ uint64_t metrics_answered(const struct metrics *metrics, const struct named_coun
 	                    offsetof(struct metrics_answers, answers) + allowed * sizeof(uint64_t));
 }
 
-uint64_t metrics_pending_answers(const struct metrics *metrics)
+uint64_t metrics_loop_sum(const struct metrics *metrics, size_t offset)
 {
-	return sum_counters(loop_counters_of(metrics), offsetof(struct metrics_loop, pending_answers));
-}
-
-uint64_t metrics_denials_left_out(const struct metrics *metrics)
-{
-	return sum_counters(loop_counters_of(metrics), offsetof(struct metrics_loop, denials_left_out));
+	return sum_counters(loop_counters_of(metrics), offset);
 }
 
 static void add_metric_head(struct buffer *out, const char *name, const char *type,
@@ -553,6 +548,8 @@ static void add_singles(struct metrics *metrics, const struct metrics_now *now, 
 	    {"weir_table_bytes", "gauge", "Memory of the key table.", now->table.bytes, false},
 	    {"weir_log_lines_dropped_total", "counter",
 	     "Log lines left out because there were too many.", now->log_lines_dropped, false},
+	    {"weir_denials_lost_total", "counter",
+	     "Kept denials that could not be written to their file.", now->denials_lost, false},
 	    {"process_start_time_seconds", "gauge", "When the server started, in Unix time.",
 	     metrics->start_ns, true},
 	    {"process_cpu_seconds_total", "counter", "Processor time taken, user and system.",

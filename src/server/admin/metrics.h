@@ -99,6 +99,7 @@ struct metrics_now {
 	size_t connections, connections_reserved, connections_max;
 	uint64_t connections_rejected;
 	uint64_t log_lines_dropped;
+	uint64_t denials_lost; /* of their file */
 	size_t event_streams;
 	struct weir_table_stats table;
 	struct os_usage usage;
@@ -139,9 +140,8 @@ static inline struct metrics_answers *metrics_answers_of(const struct named_coun
 	return (struct metrics_answers *)rule->loops + loop;
 }
 
-/** The sums of all loops: answers that are pending now, and denials that were not kept. */
-uint64_t metrics_pending_answers(const struct metrics *metrics);
-uint64_t metrics_denials_left_out(const struct metrics *metrics);
+/** The sum over all loops of the counter at `offset` of struct metrics_loop. */
+uint64_t metrics_loop_sum(const struct metrics *metrics, size_t offset);
 
 /** Counts a reload at `wall_ns`. Loading at the start is not counted. */
 void metrics_count_reload(struct metrics *metrics, bool success, uint64_t wall_ns);

@@ -81,6 +81,7 @@ static int render_metrics(struct decider *decider, struct buffer *out)
 	    .connections_rejected =
 	        atomic_load_explicit(&shared->conn_limit.rejected_count, memory_order_relaxed),
 	    .log_lines_dropped = log_dropped(shared->log),
+	    .denials_lost = denial_file_lost(shared->denial_file),
 	    .event_streams = events_followers(shared->events),
 	    .usage = os_usage(),
 	};

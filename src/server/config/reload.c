@@ -129,6 +129,7 @@ static void warn_restart_needed(const struct server *server, const struct weir_c
 	    {"prefix", !main || strcmp(main->prefix, rules->prefix) == 0},
 	    {"store_timeout", !main || main->timeout_ns == rules->store_timeout_ns},
 	    {"denials.keep", denial_sample_capacity(server->shared.denials) == rules->denials.keep},
+	    {"denials.file", denial_file_is_of(server->shared.denial_file, &rules->denials)},
 	    {"denied_cache", !main || main->denied_cache_ns == rules->denied_cache_ns},
 	};
 

@@ -28,17 +28,20 @@ static void log_denial(struct decider *decider, const struct denial *denial, con
 	          {"shadow", denial->shadow ? "yes" : "no"}, {"id", id});
 }
 
-/* Adds the denial to the sample, and to the events if a client follows them. */
-static bool add_denial(struct decider *decider, const struct denial *denial,
-                       char id[DENIAL_ID_TEXT])
+/* Adds the denial to the sample, to its file, and to the events if a client follows them. */
+static bool keep_and_send(struct decider *decider, const struct denial *denial,
+                          char id[DENIAL_ID_TEXT])
 {
 	struct worker_shared *shared = decider->shared;
 	bool is_followed = shared->denial_events && events_followers(shared->denial_events) > 0;
 	struct buffer json = {0};
-	bool stored = denial_sample_add(shared->denials, denial, id, is_followed ? &json : NULL);
+	bool wants_json = is_followed || shared->denial_file;
+	bool stored = denial_sample_add(shared->denials, denial, id, wants_json ? &json : NULL);
 
-	if (stored && is_followed && !json.failed)
+	if (is_followed && json.len > 0)
 		events_add(shared->denial_events, "denial", (struct slice){json.data, json.len});
+	if (shared->denial_file && json.len > 0)
+		denial_file_add(shared->denial_file, (struct slice){json.data, json.len});
 	buffer_free(&json);
 	return stored;
 }
@@ -67,7 +70,7 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	denial_attributes_add_values(decider, plan, step, &values);
 	if (!values.failed)
 		denial.values = (struct slice){values.data, values.len};
-	if (!add_denial(decider, &denial, id))
+	if (!keep_and_send(decider, &denial, id))
 		metrics_add(&decider->metrics->denials_left_out, 1);
 	else if (!step->shadow)
 		memcpy(decider->denial_id, id, sizeof id);

@@ -105,16 +105,13 @@ static void write_id(const struct denial_sample *sample, uint64_t number, char i
 	snprintf(id, DENIAL_ID_TEXT, "%016llx", (unsigned long long)value);
 }
 
-bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
-                       char id[DENIAL_ID_TEXT], struct buffer *json)
+/* Writes the denial to the next slot. Returns that slot; its text has failed if memory is short. */
+static struct slot *fill_next_slot(struct denial_sample *sample, const struct denial *denial,
+                                   const char *id)
 {
 	const struct slice none = {NULL, 0};
-	struct slot *slot;
-	bool stored;
+	struct slot *slot = &sample->slots[sample->next % sample->slot_count];
 
-	pthread_mutex_lock(&sample->mutex);
-	write_id(sample, sample->next, id);
-	slot = &sample->slots[sample->next % sample->slot_count];
 	buffer_free(&slot->text);
 	add_json(&slot->text, denial, id, denial->attributes);
 	if (slot->text.len > DENIAL_TEXT_MAX) {
@@ -123,8 +120,6 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 	}
 	slot->time_ns = denial->time_ns;
 	slot->json_len = slot->text.len;
-	if (json)
-		buffer_add(json, slot->text.data, slot->json_len);
 	slot->key_len = denial->key.len;
 	slot->values_len = denial->values.len;
 	slot->limit_len = strlen(denial->limit);
@@ -132,10 +127,32 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 	buffer_add_slice(&slot->text, denial->values);
 	buffer_add_text(&slot->text, denial->limit);
 	buffer_add_slice(&slot->text, rule_of(denial));
-	stored = !slot->text.failed;
 	sample->next++;
+	return slot;
+}
+
+bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
+                       char id[DENIAL_ID_TEXT], struct buffer *json)
+{
+	const struct slot *slot;
+	bool stored;
+
+	pthread_mutex_lock(&sample->mutex);
+	write_id(sample, sample->next, id);
+	slot = fill_next_slot(sample, denial, id);
+	stored = !slot->text.failed;
+	if (stored && json)
+		buffer_add(json, slot->text.data, slot->json_len);
 	pthread_mutex_unlock(&sample->mutex);
 	return stored;
+}
+
+void denial_sample_restore(struct denial_sample *sample, const struct denial *denial,
+                           const char *id)
+{
+	pthread_mutex_lock(&sample->mutex);
+	fill_next_slot(sample, denial, id);
+	pthread_mutex_unlock(&sample->mutex);
 }
 
 /* Cuts the first `len` bytes off the text. */

@@ -78,6 +78,10 @@ void denial_sample_close(struct denial_sample *sample);
 bool denial_sample_add(struct denial_sample *sample, const struct denial *denial,
                        char id[DENIAL_ID_TEXT], struct buffer *json);
 
+/** Adds a denial with the id that it got in an earlier process. */
+void denial_sample_restore(struct denial_sample *sample, const struct denial *denial,
+                           const char *id);
+
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {
 	struct slice key, key_digest; /* either stands for the key, or for a value of it */

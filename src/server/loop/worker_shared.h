@@ -15,6 +15,7 @@
 #include "server/admin/metrics.h"
 #include "server/admin/overrides.h"
 #include "server/config/reload_requests.h"
+#include "server/denials/denial_file.h"
 #include "server/denials/denial_sample.h"
 #include "server/history/history.h"
 #include "server/start/server_status.h"
@@ -30,7 +31,8 @@ struct worker_shared {
 	struct top *top;
 	struct key_phases *phases;
 	struct server_status status;
-	struct denial_sample *denials; /* NULL if none are kept */
+	struct denial_sample *denials;   /* NULL if none are kept */
+	struct denial_file *denial_file; /* NULL if they are in no file */
 	struct history *history;
 	struct log *log;
 	struct events *events;        /* those of the log */

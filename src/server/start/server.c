@@ -85,6 +85,21 @@ static void wake_for_events(struct server *server, void (*wake)(void *context))
 	events_wake(server->shared.denial_events, wake, server);
 }
 
+/* Reads the files of denials, and opens the newest of them. */
+static int open_denial_file(struct server *server, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	const struct rules_denials *denials = &server->config->rules->denials;
+	const struct denial_file_options options = {denials->file, denials->rotate, denials->files,
+	                                            shared->log};
+
+	if (!denials->file || !shared->denials)
+		return WEIR_OK;
+	denial_file_read(&options, shared->denials);
+	shared->denial_file = denial_file_open(&options);
+	return shared->denial_file ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
+}
+
 /* Opens all parts but the listeners. If it fails, close_server closes what is open. */
 static int open_server(struct server *server, struct weir_error *error)
 {
@@ -120,6 +135,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	};
 	status = weir_table_open(&options, &shared->table, error);
 	if (status == WEIR_OK)
+		status = open_denial_file(server, error);
+	if (status == WEIR_OK)
 		status = reports_open(&shared->reports, shared->table);
 	if (status == WEIR_OK)
 		status = open_main_store(server, error);
@@ -149,6 +166,7 @@ static void close_server(struct server *server)
 	metrics_close(server->shared.metrics);
 	top_close(server->shared.top);
 	key_phases_close(server->shared.phases);
+	denial_file_close(server->shared.denial_file);
 	denial_sample_close(server->shared.denials);
 	forced_keys_close(&server->shared.forced);
 	overrides_close(&server->shared.overrides);

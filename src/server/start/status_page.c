@@ -184,7 +184,9 @@ static void add_usage(struct decider *decider, struct buffer *out)
 	    out, "connections",
 	    atomic_load_explicit(&shared->conn_limit.open_count, memory_order_relaxed) +
 	        atomic_load_explicit(&shared->conn_limit.reserve_count, memory_order_relaxed));
-	add_number_member(out, "waiting", metrics_pending_answers(shared->metrics));
+	add_number_member(
+	    out, "waiting",
+	    metrics_loop_sum(shared->metrics, offsetof(struct metrics_loop, pending_answers)));
 }
 
 static void add_denials(const struct worker_shared *shared, struct buffer *out)
@@ -192,7 +194,8 @@ static void add_denials(const struct worker_shared *shared, struct buffer *out)
 	uint64_t kept = shared->denials ? denial_sample_count(shared->denials) : 0;
 
 	buffer_printf(out, ",\"denials\":{\"kept\":%llu,\"left_out\":%llu}", (unsigned long long)kept,
-	              (unsigned long long)metrics_denials_left_out(shared->metrics));
+	              (unsigned long long)metrics_loop_sum(
+	                  shared->metrics, offsetof(struct metrics_loop, denials_left_out)));
 }
 
 int status_page_render(struct decider *decider, struct buffer *out)

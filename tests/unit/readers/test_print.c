@@ -134,6 +134,9 @@ static void assert_config(const struct weir_config *a, const struct weir_config 
 	assert_int_equal(a->denials.listed_count, b->denials.listed_count);
 	for (size_t i = 0; i < a->denials.listed_count; i++)
 		assert_string_equal(a->denials.listed[i], b->denials.listed[i]);
+	assert_text(a->denials.file, b->denials.file);
+	assert_int_equal(a->denials.rotate, b->denials.rotate);
+	assert_int_equal(a->denials.files, b->denials.files);
 	assert_int_equal(a->denials.keep, b->denials.keep);
 	assert_int_equal(a->denials.key, b->denials.key);
 	assert_int_equal(a->order, b->order);
@@ -194,7 +197,8 @@ static void our_own_files_are_printed(void **state)
 	    "admin: unix:/run/w }",
 	    "denials: { keep: 7, key: full, attributes: [path, header.x-y, \"a b\"] }\n",
 	    "denials: { attributes: none, headers: no }\n",
-	    "denials: { attributes: [] }\n",
+	    "denials: { attributes: [], file: \"/var/lib/a b\", rotate: 64MiB, files: 9 }\n",
+	    "denials: { file: off, rotate: 8001 }\n",
 	    "nodes: 1\nprotected: no\nstore: memory\nlisten: { http: 127.0.0.1:1 }\nidle: { http: "
 	    "1500ms }",
 	    "order: first\nlimits:\n"

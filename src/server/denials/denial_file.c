@@ -1,0 +1,334 @@
+/*
+ * denial_file.c: writes denials to files that rotate, by a thread of its own.
+ */
+#include "server/denials/denial_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "base/os/os.h"
+
+#define CLOSE_TIMEOUT_NS NS_PER_S
+#define OPEN_RETRY_NS    NS_PER_S        /* between two attempts to open the file */
+#define WARNING_REST_NS  (60 * NS_PER_S) /* between two warnings */
+#define SUFFIX_MAX       24              /* of PATH.N, with its NUL */
+
+struct denial_file {
+	struct denial_file_options options; /* `path` is a copy */
+	char *from, *to;                    /* space for the names PATH.N */
+	_Atomic uint64_t lost;
+	pthread_mutex_t mutex; /* of the fields below */
+	pthread_cond_t changed;
+	struct buffer queue; /* lines with their newlines */
+	bool is_closing, has_writer, is_idle;
+	pthread_t writer;
+	/* Of the writer alone: */
+	int fd; /* -1 while the file is not open */
+	uint64_t size;
+	uint64_t next_attempt_ns, next_warning_ns; /* by the monotonic clock */
+	bool has_failed;                           /* since the last line that was written */
+};
+
+static void warn_of_failure(struct denial_file *file, const char *what)
+{
+	uint64_t now_ns = os_monotonic_ns();
+
+	file->has_failed = true;
+	if (now_ns < file->next_warning_ns)
+		return;
+	file->next_warning_ns = now_ns + WARNING_REST_NS;
+	log_event(file->options.log, LOG_WARNING, "denials_lost", {"file", file->options.path},
+	          {"message", what});
+}
+
+/* Returns NULL if the open file may be written, or what is wrong with it. */
+static const char *refuse_file(int fd, struct stat *info)
+{
+	char first;
+
+	if (fstat(fd, info) != 0)
+		return strerror(errno);
+	if (!S_ISREG(info->st_mode))
+		return "expected a regular file, found another kind";
+	if (info->st_uid != geteuid())
+		return "expected a file of this user, found one of another";
+	if (info->st_nlink != 1)
+		return "expected a file of one name, found one with several links";
+	if (info->st_size > 0 && (pread(fd, &first, 1, 0) != 1 || first != '{'))
+		return "expected a file of denials, found another beginning";
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return "expected a file that no other process writes, found it locked";
+	return fchmod(fd, 0600) == 0 ? NULL : strerror(errno);
+}
+
+/* Cuts off a last line that has no end, which a crash or a full disk has left. */
+static bool cut_torn_line(int fd, uint64_t *size)
+{
+	char tail[2 * DENIAL_TEXT_MAX];
+	size_t n = u64_min(*size, sizeof tail);
+
+	if (n == 0)
+		return true;
+	if (pread(fd, tail, n, (off_t)(*size - n)) != (ssize_t)n)
+		return false;
+	for (size_t i = n; i > 0; i--)
+		if (tail[i - 1] == '\n') {
+			*size -= n - i;
+			return i == n || ftruncate(fd, (off_t)*size) == 0;
+		}
+	*size -= n == *size ? n : 0;
+	return n == sizeof tail || ftruncate(fd, 0) == 0;
+}
+
+/* O_NONBLOCK: opening a FIFO does not block then. */
+static bool open_file(struct denial_file *file)
+{
+	struct stat info;
+	const char *why;
+
+	if (os_monotonic_ns() < file->next_attempt_ns)
+		return false;
+	file->next_attempt_ns = os_monotonic_ns() + OPEN_RETRY_NS;
+	file->fd = open(file->options.path,
+	                O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+	if (file->fd < 0) {
+		warn_of_failure(file, errno == ELOOP ? "expected a file, found a symbolic link"
+		                                     : strerror(errno));
+		return false;
+	}
+	why = refuse_file(file->fd, &info);
+	file->size = (uint64_t)info.st_size;
+	if (!why && !cut_torn_line(file->fd, &file->size))
+		why = strerror(errno);
+	if (!why)
+		return true;
+	warn_of_failure(file, why);
+	close(file->fd);
+	file->fd = -1;
+	return false;
+}
+
+static const char *name_of(const struct denial_file *file, char *text, uint64_t number)
+{
+	if (number == 0)
+		return file->options.path;
+	snprintf(text, strlen(file->options.path) + SUFFIX_MAX, "%s.%llu", file->options.path,
+	         (unsigned long long)number);
+	return text;
+}
+
+/* Begins a new file. The oldest is replaced by the one before it, or removed if it is the only. */
+static bool rotate_files(struct denial_file *file)
+{
+	close(file->fd);
+	file->fd = -1;
+	file->next_attempt_ns = 0;
+	for (uint64_t i = file->options.files - 1; i > 0; i--)
+		if (rename(name_of(file, file->from, i - 1), name_of(file, file->to, i)) != 0 &&
+		    errno != ENOENT) {
+			warn_of_failure(file, strerror(errno));
+			return false;
+		}
+	if (file->options.files == 1 && unlink(file->options.path) != 0 && errno != ENOENT) {
+		warn_of_failure(file, strerror(errno));
+		return false;
+	}
+	return open_file(file);
+}
+
+/* Writes a line with its newline, or loses it. A part that was written is cut off again. */
+static bool write_line(struct denial_file *file, const char *line, size_t len)
+{
+	ssize_t n;
+
+	if (file->fd < 0 && !open_file(file))
+		return false;
+	if (file->size + len > file->options.rotate && file->size > 0 && !rotate_files(file))
+		return false;
+	if (file->size + len > file->options.rotate)
+		return false; /* longer than a file may be, or the full file could not be moved away */
+	n = write(file->fd, line, len);
+	if (n == (ssize_t)len) {
+		file->size += len;
+		if (file->has_failed)
+			log_event(file->options.log, LOG_INFO, "denials_written", {"file", file->options.path});
+		file->has_failed = false;
+		return true;
+	}
+	warn_of_failure(file, n < 0 ? strerror(errno) : "no space left for a whole line");
+	if (n > 0 && ftruncate(file->fd, (off_t)file->size) != 0) {
+		close(file->fd); /* the part is cut off when it is opened again */
+		file->fd = -1;
+	}
+	return false;
+}
+
+static void write_lines(struct denial_file *file, const struct buffer *lines)
+{
+	const char *at = lines->data, *end = at + lines->len;
+
+	while (at < end) {
+		const char *newline = memchr(at, '\n', (size_t)(end - at));
+		size_t len = (size_t)(newline + 1 - at); /* each line has its newline */
+
+		if (!write_line(file, at, len))
+			atomic_fetch_add_explicit(&file->lost, 1, memory_order_relaxed);
+		at += len;
+	}
+}
+
+/* The writer's thread. Returns when the file is closed and all lines are written. */
+static void *run_writer(void *argument)
+{
+	struct denial_file *file = argument;
+
+	open_file(file);
+	pthread_mutex_lock(&file->mutex);
+	for (;;) {
+		struct buffer lines = file->queue;
+
+		file->queue = (struct buffer){.max = DENIAL_FILE_QUEUE_MAX};
+		file->is_idle = lines.len == 0;
+		if (file->is_idle && file->is_closing)
+			break;
+		if (file->is_idle) {
+			pthread_cond_broadcast(&file->changed);
+			buffer_free(&lines);
+			pthread_cond_wait(&file->changed, &file->mutex);
+			continue;
+		}
+		pthread_mutex_unlock(&file->mutex);
+		write_lines(file, &lines);
+		buffer_free(&lines);
+		pthread_mutex_lock(&file->mutex);
+	}
+	pthread_mutex_unlock(&file->mutex);
+	return NULL;
+}
+
+void denial_file_add(struct denial_file *file, struct slice json)
+{
+	bool fits;
+
+	pthread_mutex_lock(&file->mutex);
+	fits = file->queue.len + json.len < DENIAL_FILE_QUEUE_MAX &&
+	       buffer_reserve(&file->queue, json.len + 1) != NULL;
+	if (fits) {
+		buffer_add_slice(&file->queue, json);
+		buffer_add(&file->queue, "\n", 1);
+		pthread_cond_broadcast(&file->changed);
+	}
+	file->queue.failed = false; /* a line that found no memory is lost, later ones may find it */
+	pthread_mutex_unlock(&file->mutex);
+	if (!fits)
+		atomic_fetch_add_explicit(&file->lost, 1, memory_order_relaxed);
+}
+
+bool denial_file_is_of(const struct denial_file *file, const struct rules_denials *denials)
+{
+	if (!file || !denials->file)
+		return !file && (!denials->file || denials->keep == 0);
+	return strcmp(file->options.path, denials->file) == 0 &&
+	       file->options.rotate == denials->rotate && file->options.files == denials->files;
+}
+
+uint64_t denial_file_lost(const struct denial_file *file)
+{
+	return file ? atomic_load_explicit(&file->lost, memory_order_relaxed) : 0;
+}
+
+/* Blocks all signals in the writer, so that other threads handle them. */
+static bool start_writer(struct denial_file *file)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	file->has_writer = pthread_create(&file->writer, NULL, run_writer, file) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return file->has_writer;
+}
+
+/* The condition uses the monotonic clock, by which denial_file_close waits. */
+static void init_queue(struct denial_file *file)
+{
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&file->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&file->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	file->queue.max = DENIAL_FILE_QUEUE_MAX;
+}
+
+struct denial_file *denial_file_open(const struct denial_file_options *options)
+{
+	struct denial_file *file = calloc(1, sizeof *file);
+	size_t name_size = strlen(options->path) + SUFFIX_MAX;
+
+	if (!file)
+		return NULL;
+	file->options = *options;
+	file->options.path = strdup(options->path);
+	file->from = malloc(name_size);
+	file->to = malloc(name_size);
+	file->fd = -1;
+	init_queue(file);
+	if (file->options.path && file->from && file->to && start_writer(file))
+		return file;
+	denial_file_close(file);
+	return NULL;
+}
+
+/* Waits until all lines are written. Returns false if the time ended before. */
+static bool flush_queue(struct denial_file *file)
+{
+	uint64_t end_ns = os_monotonic_ns() + CLOSE_TIMEOUT_NS;
+	struct timespec end = {(time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S)};
+	bool is_written;
+
+	pthread_mutex_lock(&file->mutex);
+	file->is_closing = true;
+	pthread_cond_broadcast(&file->changed);
+	while (!(file->is_idle && file->queue.len == 0) &&
+	       pthread_cond_timedwait(&file->changed, &file->mutex, &end) != ETIMEDOUT)
+		;
+	is_written = file->is_idle && file->queue.len == 0;
+	pthread_mutex_unlock(&file->mutex);
+	return is_written;
+}
+
+void denial_file_close(struct denial_file *file)
+{
+	if (!file)
+		return;
+	if (file->has_writer && !flush_queue(file)) {
+		/* The disk may block for ever. The writer ends with the process, so its memory must stay.
+		 */
+		pthread_detach(file->writer);
+		return;
+	}
+	if (file->has_writer)
+		pthread_join(file->writer, NULL);
+	if (file->fd >= 0)
+		close(file->fd);
+	buffer_free(&file->queue);
+	pthread_cond_destroy(&file->changed);
+	pthread_mutex_destroy(&file->mutex);
+	free((char *)file->options.path);
+	free(file->from);
+	free(file->to);
+	free(file);
+}
