@@ -186,6 +186,8 @@ _weir()
 			return ;;
 		"simulate --by")
 			return ;;
+		"simulate --per")
+			return ;;
 		"simulate --key")
 			return ;;
 		"simulate --capacity")
@@ -283,7 +285,7 @@ _weir()
 		reload) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		status) words="--json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		top) words="--once --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
-		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --key --capacity --html --json --decisions --clients --attempts --timeout --think --backoff --backend --overload --seed --attr --help" ;;
+		simulate) words="--config --trace --format --pattern --limit --try --suggest --deny --by --per --key --capacity --html --json --decisions --clients --attempts --timeout --think --backoff --backend --overload --seed --attr --help" ;;
 		bench) words="--protocol --command --limit --path --connections --pipeline --threads --requests --duration --warmup --timeout --rate --keys --distribution --key-length --seed --pid --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		store) words="--owner --group --capacity --help check dump repair resize" ;;
 		passwd) words="--token --help" ;;

@@ -108,6 +108,7 @@ complete -c weir -n '__fish_seen_subcommand_from simulate' -l try -x -d 'try a l
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l suggest -x -d 'find the smallest limit that denies few enough, and try it'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l deny -x -d 'largest share that it may deny, such as 0.5% (0.1%)'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l by -x -d 'what the share counts: keys with any denial, or requests (keys)'
+complete -c weir -n '__fish_seen_subcommand_from simulate' -l per -x -d 'suggest a limit for each value of a field, such as path'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l key -x -d 'key of every limit (the key of its first rule, or ip)'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l capacity -x -d 'keys that are counted at once (the configuration\'s, or 1000000)'
 complete -c weir -n '__fish_seen_subcommand_from simulate' -l html -r -F -d 'write a page with charts'

@@ -150,7 +150,7 @@ static size_t find_field(const struct fields *fields, const char *name)
 	return i;
 }
 
-static int add_field(struct fields *fields, const char *name, struct weir_error *error)
+int fields_add(struct fields *fields, const char *name, size_t *index, struct weir_error *error)
 {
 	size_t i = find_field(fields, name);
 
@@ -159,6 +159,7 @@ static int add_field(struct fields *fields, const char *name, struct weir_error 
 		                 WEIR_ATTRIBUTES_MAX);
 	if (i == fields->count)
 		fields->names[fields->count++] = slice_of(name);
+	*index = i;
 	return WEIR_OK;
 }
 
@@ -166,14 +167,15 @@ int scenario_add_fields(const struct scenario *scenario, struct fields *fields,
                         struct weir_error *error)
 {
 	int status = WEIR_OK;
+	size_t index;
 
 	for (size_t i = 0; i < scenario->config->rule_count; i++) {
 		const struct rules_rule *rule = &scenario->config->rules[i];
 
 		for (size_t j = 0; status == WEIR_OK && j < rule->key_count; j++)
-			status = add_field(fields, rule->key[j], error);
+			status = fields_add(fields, rule->key[j], &index, error);
 		for (size_t j = 0; status == WEIR_OK && j < rule->condition_count; j++)
-			status = add_field(fields, rule->conditions[j].attribute, error);
+			status = fields_add(fields, rule->conditions[j].attribute, &index, error);
 	}
 	return status;
 }

@@ -68,6 +68,8 @@ void scenario_close(struct scenario *scenario);
  */
 int scenario_add_fields(const struct scenario *scenario, struct fields *fields,
                         struct weir_error *error);
+/** Adds a field unless it is there, and sets *index to its number. ELONG as above. */
+int fields_add(struct fields *fields, const char *name, size_t *index, struct weir_error *error);
 /** Maps fields to attributes and keys. Call it once `fields` is complete. */
 void scenario_bind(struct scenario *scenario, const struct fields *fields);
 

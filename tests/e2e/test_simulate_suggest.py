@@ -182,3 +182,54 @@ def test_mistakes_in_options_of_suggestions_are_errors(tmp_path, flags, status, 
     log = write_log(tmp_path / "log", [(0, "a", 1)])
     done = weir("simulate", "--trace", log, *flags)
     assert done.returncode == status and said in done.stderr, done
+
+
+def test_each_value_of_a_field_gets_a_suggestion_of_its_own(tmp_path):
+    """The same as a search in a log of that value's requests alone, from a file and from a pipe."""
+    paths = ["/login", "/api", "", *(f"/p{n}" for n in range(12))]
+    requests = [(n * 37 % 5000, f"k{n % 7}", paths[min(n % (3 + 4 * (n % 5)), len(paths) - 1)]) for n in range(3000)]
+    requests.sort(key=lambda request: request[0])
+
+    def log(name, wanted):
+        trace = tmp_path / name
+        trace.write_text("time,ip,path\n" + "".join(
+            f"{START + at // 1000}.{at % 1000:03d},{key},{path}\n" for at, key, path in requests if wanted(path)))
+        return trace
+
+    flags = ("--suggest", "fixed_window/s", "--deny", "20%", "--by", "requests")
+    every = log("every", lambda path: True)
+    done = weir("simulate", "--trace", every, *flags, "--per", "path", "--json")
+    found = json.loads(done.stdout)
+    assert found["per"] == "path" and len(found["suggestions"]) == 11
+    *named, rest = found["suggestions"]
+    values = [row["value"] for row in named]
+    assert rest["value"] is None and {"/login", "/api", ""} <= set(values)
+    counts = [row["requests"] for row in named]
+    assert counts == sorted(counts, reverse=True) and sum(counts) + rest["requests"] == 3000
+    for row in (*named[:3], rest):
+        alone = log("alone", lambda path: path == row["value"] if row["value"] is not None else path not in values)
+        report = json.loads(weir("simulate", "--trace", alone, *flags, "--json").stdout)
+        suggestion = report["suggestion"]
+        assert "suggested: " + row["limit"] == suggestion["limit"]
+        point = next(point for point in suggestion["curve"] if point["count"] == row["count"])
+        assert point == {name: row[name] for name in point}
+    piped = weir("simulate", "--trace", "-", *flags, "--per", "path", "--json", input=every.read_text())
+    assert piped.stdout == done.stdout
+    text = weir("simulate", "--trace", every, *flags, "--per", "path").stdout
+    assert f"\n{'/login':<12} " in text and "\n(none) " in text and "\n(all others) " in text
+    assert named[0]["limit"] in text
+
+
+def test_a_search_for_each_value_is_refused_with_other_reports(tmp_path):
+    trace = tmp_path / "trace"
+    trace.write_text(f"time,ip,path\n{START},a,\x1b[31m\n")
+    for flags, said in ((("--suggest", "fixed_window/s", "--html", tmp_path / "x"), "--per without --html"),
+                        (("--suggest", "fixed_window/s", "--try", "a: {}"), "--per without --html"),
+                        ((), "expected --suggest with --deny, --by and --per, found none")):
+        done = weir("simulate", "--trace", trace, "--per", "path", *flags)
+        assert (done.returncode, done.stdout) == (2, "") and said in done.stderr
+    # A path is what clients choose: no control characters reach the terminal.
+    assert "\x1b" not in weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path").stdout
+    trace.write_text("time,ip,path\n")
+    done = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path")
+    assert done.returncode == 1 and "expected requests, found none" in done.stderr

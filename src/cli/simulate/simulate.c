@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/simulate/clients.h"
 #include "cli/simulate/limits.h"
+#include "cli/simulate/per.h"
 #include "cli/simulate/progress.h"
 #include "cli/simulate/suggest.h"
 #include "simulate/input/remove_latency_limits.h"
@@ -32,6 +33,7 @@ enum {
 	SUGGEST,
 	DENY,
 	BY,
+	PER,
 	KEY,
 	CAPACITY,
 	HTML,
@@ -66,6 +68,7 @@ static const struct flag flags[] = {
               NULL},
     [BY] = {"by", "WHAT", "what the share counts: keys with any denial, or requests (keys)", 0,
             NULL},
+    [PER] = {"per", "FIELD", "suggest a limit for each value of a field, such as path", 0, NULL},
     [KEY] = {"key", "FIELD", "key of every limit (the key of its first rule, or ip)", 0, NULL},
     [CAPACITY] = {"capacity", "N",
                   "keys that are counted at once (the configuration's, or 1000000)", 0,
@@ -118,8 +121,14 @@ static int set_suggest_flags(struct simulation *simulation)
 	simulation->suggest.key = simulation->text[KEY];
 	simulation->suggest.path = simulation->text[TRACE];
 	simulation->limits.may_be_none |= simulation->text[SUGGEST] != NULL;
-	if (!simulation->text[SUGGEST] && (simulation->text[DENY] || simulation->text[BY]))
-		return command_fail("simulate", "expected --suggest with --deny and --by, found none");
+	if (!simulation->text[SUGGEST] &&
+	    (simulation->text[DENY] || simulation->text[BY] || simulation->text[PER]))
+		return command_fail("simulate",
+		                    "expected --suggest with --deny, --by and --per, found none");
+	if (simulation->text[PER] && (simulation->text[HTML] || simulation->text[DECISIONS] ||
+	                              simulation->limits.name_count || simulation->limits.tried_count))
+		return command_fail("simulate",
+		                    "expected --per without --html, --decisions, --limit and --try");
 	if (simulation->text[SUGGEST] && !simulation->text[TRACE])
 		return command_fail("simulate", "expected --trace with --suggest, found --pattern");
 	if (simulation->text[SUGGEST] && suggest_check(&simulation->suggest, &error) != WEIR_OK)
@@ -275,6 +284,17 @@ static int open_scenarios(struct simulation *simulation, struct weir_error *erro
 	return status;
 }
 
+/* Sets the format of --format; NULL if it is to be guessed. */
+static int find_format(const struct simulation *simulation, const struct format **format,
+                       struct weir_error *error)
+{
+	*format = NULL;
+	if (!simulation->text[FORMAT] || (*format = format_named(simulation->text[FORMAT])))
+		return WEIR_OK;
+	return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
+	                 simulation->text[FORMAT]);
+}
+
 /* Searches for the limit of --suggest, and adds it to those that are replayed. */
 static int find_suggestion(struct simulation *simulation, const struct format *format,
                            struct weir_error *error)
@@ -299,10 +319,10 @@ static int open_log(struct simulation *simulation, struct weir_error *error)
 	const struct format *format = NULL;
 	int status = WEIR_OK;
 
-	if (simulation->text[TRACE] && simulation->text[FORMAT] &&
-	    !(format = format_named(simulation->text[FORMAT])))
-		return error_set(error, WEIR_EINVAL, "--format: expected " FORMAT_NAMES ", found '%.40s'",
-		                 simulation->text[FORMAT]);
+	if (simulation->text[TRACE])
+		status = find_format(simulation, &format, error);
+	if (status != WEIR_OK)
+		return status;
 	if (simulation->text[SUGGEST])
 		status = find_suggestion(simulation, format, error);
 	if (simulation->text[SUGGEST] && status == WEIR_OK) {
@@ -478,6 +498,36 @@ static int replay_and_report(struct simulation *simulation, struct weir_error *e
 	return status;
 }
 
+/* Suggests a limit for each value of the field of --per, and prints them. */
+static int suggest_per(struct simulation *simulation, struct weir_error *error)
+{
+	struct per per = {.field = simulation->text[PER]};
+	struct suggest *suggest = &simulation->suggest;
+	struct buffer out = {0};
+	int status;
+
+	progress_open(&simulation->progress);
+	simulation->limits.settings.text[SETTING_CAPACITY] = simulation->text[CAPACITY];
+	status = simulate_limits_read(&simulation->limits, NULL, error);
+	suggest->capacity = simulation->limits.capacity;
+	suggest->progress = &simulation->progress;
+	if (status == WEIR_OK)
+		status = find_format(simulation, &suggest->format, error) ?: per_run(&per, suggest, error);
+	progress_clear(&simulation->progress);
+	if (status != WEIR_OK)
+		return status;
+	if (simulation->text[JSON])
+		per_add_json(&per, &out);
+	else
+		per_add_text(&per, suggest, &out);
+	if (out.failed)
+		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	else if (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0)
+		status = error_set(error, WEIR_EIO, "can't write the result: %m");
+	buffer_free(&out);
+	return status;
+}
+
 static int run_simulate(int argc, char **argv)
 {
 	struct simulation simulation = {0};
@@ -490,7 +540,8 @@ static int run_simulate(int argc, char **argv)
 	        ? set_flags(&simulation, argc, argv)
 	        : command_fail("simulate", "out of memory");
 
-	if (result == 0 && replay_and_report(&simulation, &error) != WEIR_OK) {
+	if (result == 0 &&
+	    (simulation.text[PER] ? suggest_per : replay_and_report)(&simulation, &error) != WEIR_OK) {
 		if (*error.message) /* empty if errors of the files were printed already */
 			command_fail("simulate", "%s", error.message);
 		result = EXIT_FAILED;

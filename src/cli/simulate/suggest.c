@@ -36,6 +36,7 @@ struct search_state {
 	struct buffer points; /* struct report_point, in the order in which they were tried */
 	bool costs_differ;    /* some request costs more or less than 1 */
 	struct trace trace;
+	size_t filtered; /* index of the filter's field */
 };
 
 /* Reads "0.5%" or "0.005" as parts of SHARE_UNIT. Returns false if it is no share. */
@@ -132,11 +133,28 @@ static bool denies_few_enough(const struct goal *goal, const struct report_point
 	return (u128)part * SHARE_UNIT <= (u128)goal->deny * whole;
 }
 
+static bool passes_filter(const struct search_state *state, const struct record *record)
+{
+	const struct suggest_filter *filter = state->suggest->filter;
+	size_t i = 0;
+
+	if (!filter)
+		return true;
+	while (i < filter->count &&
+	       !slice_equal(slice_of(filter->values[i]), record->values[state->filtered]))
+		i++;
+	return (i < filter->count) != filter->others;
+}
+
 /* The `next` function of a struct source, which also records whether costs differ. */
 static int next_request(void *context, struct record *record, struct weir_error *error)
 {
 	struct search_state *state = context;
-	int status = trace_next(&state->trace, record, error);
+	int status;
+
+	do
+		status = trace_next(&state->trace, record, error);
+	while (status == 1 && !passes_filter(state, record));
 
 	state->costs_differ |= status == 1 && record->cost != 1;
 	return status;
@@ -204,6 +222,8 @@ static int try_counts(struct search_state *state, const uint64_t *counts, size_t
 	for (size_t i = 0; i < n && status == WEIR_OK; i++)
 		status = open_candidate(state, counts[i], &configs[i], &scenarios[replay.scenario_count++],
 		                        &replay.fields, error);
+	if (status == WEIR_OK && state->suggest->filter)
+		status = fields_add(&replay.fields, state->suggest->filter->field, &state->filtered, error);
 	if (status == WEIR_OK)
 		status = read_log(state, &replay, error);
 	for (size_t i = 0; i < n && status == WEIR_OK; i++) {
@@ -306,7 +326,7 @@ static int store_result(struct search_state *state, struct weir_error *error)
 	for (size_t i = 0; i < point_count(state); i++)
 		if (n == 0 || points[n - 1].count != point_at(state, i)->count)
 			points[n++] = *point_at(state, i);
-	suggest->found.limit = limit;
+	suggest->found = (struct report_suggestion){.limit = limit, .unsure = suggest->found.unsure};
 	suggest->found.count = state->search.smallest_fit;
 	suggest->found.by_requests = state->goal.by_requests;
 	suggest->found.share = (double)state->goal.deny / (double)SHARE_UNIT;
@@ -321,16 +341,25 @@ static bool bisection_is_exact(const struct search_state *state)
 	return !state->goal.algorithm->unordered && !(state->costs_differ && state->goal.by_requests);
 }
 
+int suggest_open_log(struct suggest *suggest, struct weir_error *error)
+{
+	int status = suggest->log_is_open
+	                 ? WEIR_OK
+	                 : reusable_log_open(&suggest->log, suggest->path, REUSABLE_LOG_MAX, error);
+
+	suggest->log_is_open = status == WEIR_OK;
+	return status;
+}
+
 /* Searches for the smallest count that denies few enough, and stores it and all points tried. */
 int suggest_run(struct suggest *suggest, struct weir_error *error)
 {
 	struct search_state state = {.suggest = suggest, .trace.path = suggest->path};
 	int status = read_goal(suggest, &state.goal, error);
 
-	if (status == WEIR_OK) {
-		status = reusable_log_open(&suggest->log, suggest->path, REUSABLE_LOG_MAX, error);
-		suggest->log_is_open = status == WEIR_OK;
-	}
+	suggest->found.unsure = false;
+	if (status == WEIR_OK)
+		status = suggest_open_log(suggest, error);
 	if (status == WEIR_OK) {
 		state.search.max = rate_parameter(state.goal.algorithm)->max;
 		status = bisect(&state, error);
