@@ -1,0 +1,48 @@
+/* Reads a line as a denial: it is refused, or what is shown of it is read as the same denial. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/denials/denial_line.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Shows the denial as a sample of one does, without the brackets of the list. */
+static struct slice show(const struct denial_line *line, struct buffer *out)
+{
+	struct denial_sample *sample = denial_sample_open(1);
+
+	denial_sample_restore(sample, &line->denial, line->id);
+	denial_sample_list(sample, &(struct denial_filter){.count_max = 1}, out);
+	denial_sample_close(sample);
+	return (struct slice){out->data + 1, out->len - 2};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1); /* one byte, so that an empty line has memory, too */
+	struct denial_line line, again;
+	struct buffer shown = {0}, shown_again = {0};
+
+	memcpy(text, data, size);
+	if (denial_line_read(text, size, &line)) {
+		struct slice first = show(&line, &shown), second;
+		char *copy = malloc(first.len + 1);
+
+		memcpy(copy, first.data, first.len);
+		if (!denial_line_read(copy, first.len, &again))
+			abort();
+		second = show(&again, &shown_again);
+		if (!slice_equal(first, second))
+			abort();
+		buffer_free(&again.attributes);
+		free(copy);
+	} else if (!line.expected || line.column > size + 1) {
+		abort();
+	}
+	buffer_free(&line.attributes);
+	buffer_free(&shown);
+	buffer_free(&shown_again);
+	free(text);
+	return 0;
+}
