@@ -34,11 +34,13 @@ typedef int command_run(int argc, char **argv);
 
 #define COMMAND_USES_MAX      5
 #define COMMAND_VARIABLES_MAX 2
+#define COMMAND_EXAMPLES_MAX  3
 
 struct command {
 	const char *name, *summary;
-	const char *uses[COMMAND_USES_MAX + 1]; /* usages, without its name; ended by NULL */
-	const char *exits;                      /* the meaning of its exit statuses */
+	const char *uses[COMMAND_USES_MAX + 1];         /* usages, without its name; ended by NULL */
+	const char *examples[COMMAND_EXAMPLES_MAX + 1]; /* lines for a shell; ended by NULL */
+	const char *exits;                              /* the meaning of its exit statuses */
 	const struct flag *flags;
 	size_t flag_count;
 	struct variable variables[COMMAND_VARIABLES_MAX + 1]; /* without a flag of the same effect */

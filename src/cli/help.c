@@ -38,6 +38,9 @@ void command_help(const struct command *command, FILE *to)
 		fprintf(to, "\nEnvironment variables:\n");
 	for (const struct variable *variable = command->variables; variable->name; variable++)
 		fprintf(to, "  %-*s %s\n", COLUMN, variable->name, variable->help);
+	fprintf(to, "\nExamples:\n");
+	for (size_t i = 0; command->examples[i]; i++)
+		fprintf(to, "  %s\n", command->examples[i]);
 	fprintf(to, "\nExit status: %s.\n", command->exits);
 }
 
@@ -67,6 +70,18 @@ static void add_flag(struct buffer *out, const struct flag *flag)
 	buffer_add(out, "}", 1);
 }
 
+/* Adds a list of texts, which NULL ends. */
+static void add_texts(struct buffer *out, const char *name, const char *const *texts)
+{
+	buffer_printf(out, ",\"%s\":[", name);
+	for (size_t i = 0; texts[i]; i++) {
+		buffer_add_text(out, i > 0 ? ",\"" : "\"");
+		buffer_add_json(out, slice_of(texts[i]));
+		buffer_add(out, "\"", 1);
+	}
+	buffer_add_text(out, "]");
+}
+
 static void add_command(struct buffer *out, const struct command *command)
 {
 	const char *separator = "\n";
@@ -74,13 +89,9 @@ static void add_command(struct buffer *out, const struct command *command)
 	add_member(out, "name", command->name, "{");
 	add_member(out, "summary", command->summary, ",");
 	add_member(out, "exits", command->exits, ",");
-	buffer_add_text(out, ",\"uses\":[");
-	for (size_t i = 0; command->uses[i]; i++) {
-		buffer_add_text(out, i > 0 ? ",\"" : "\"");
-		buffer_add_json(out, slice_of(command->uses[i]));
-		buffer_add(out, "\"", 1);
-	}
-	buffer_add_text(out, "],\"flags\":[");
+	add_texts(out, "uses", command->uses);
+	add_texts(out, "examples", command->examples);
+	buffer_add_text(out, ",\"flags\":[");
 	for (size_t i = 0; i < command->flag_count; i++) {
 		if (!command->flags[i].help) /* not shown */
 			continue;

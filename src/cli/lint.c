@@ -197,6 +197,7 @@ const struct command command_lint = {
     .name = "lint",
     .summary = "Check rule files, or print one in Weir's own language.",
     .uses = {"[--strict] FILE...", "[--strict] -c FILE...", "--to yaml FILE"},
+    .examples = {"weir lint weir.yaml", "weir lint --strict -c weir.yaml -c koala.conf"},
     .exits = "0 if all is well, 1 on errors (with --strict on warnings), 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = run_lint,

@@ -191,6 +191,7 @@ const struct command command_passwd = {
     .name = NAME,
     .summary = "Hash a password from standard input, or make a token, for `users`.",
     .uses = {"", "--token"},
+    .examples = {"weir passwd --token"},
     .exits = "0, 2 on errors",
     COMMAND_FLAGS(flags),
     .run = run_passwd,

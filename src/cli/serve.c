@@ -89,6 +89,8 @@ const struct command command_serve = {
     .name = "serve",
     .summary = "Serve decisions over HTTP and RESP.",
     .uses = {"[-c FILE]... [FLAG]..."},
+    .examples = {"weir serve -c weir.yaml",
+                 "weir serve -c weir.yaml --http 0.0.0.0:8080 --store redis://127.0.0.1:6379/0"},
     .exits = "0 after SIGTERM or SIGINT, 1 if it can't start, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = run_serve,

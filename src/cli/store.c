@@ -496,6 +496,8 @@ const struct command command_store = {
     .summary = "Check, dump, repair or enlarge a file store.",
     .uses = {"check FILE", "dump FILE", "repair [--owner USER] [--group GROUP] FILE",
              "resize FILE --capacity N [--owner USER] [--group GROUP]"},
+    .examples = {"weir store check /var/lib/weir/state",
+                 "weir store resize /var/lib/weir/state --capacity 2000000"},
     .exits = "0, 1 for a file with defects or that can't be used, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = run_store,

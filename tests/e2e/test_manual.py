@@ -48,6 +48,11 @@ def test_each_flag_is_in_its_help_its_page_and_the_table(commands):
                 assert f"--{flag['name']}" in text
             assert flag["help"] in shown and flag["help"] in part
         assert f"Exit status: {command['exits']}." in shown
+        assert command["examples"]
+        for example in command["examples"]:
+            assert all(example in text for text in (page, shown, part)) and example.startswith(f"weir {name}")
+            flags = {flag["name"] for flag in command["flags"]}
+            assert set(re.findall(r"(?<= )--([a-z][a-z-]*)", example)) <= flags
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

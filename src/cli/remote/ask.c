@@ -156,6 +156,8 @@ const struct command command_ask = {
     .summary = "Ask a server for one decision, by a limit or by the rules.",
     .uses = {"LIMIT KEY [--cost N] [--peek] " SERVER_USE,
              "--attr NAME=VALUE... [--peek] " SERVER_USE},
+    .examples = {"weir ask login 203.0.113.9",
+                 "weir ask --attr path=/login --attr ip=203.0.113.9 --peek"},
     .exits = "0 if it is allowed, 1 if it is denied, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -72,6 +72,7 @@ const struct command command_digest = {
     .name = "key",
     .summary = "Print the digest by which a server's log and denials show a key.",
     .uses = {"KEY " SERVER_USE},
+    .examples = {"weir key 203.0.113.9"},
     .exits = "0, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -55,6 +55,7 @@ const struct command command_reload = {
     .name = "reload",
     .summary = "Make a server read its configuration again, and say whether it could.",
     .uses = {SERVER_USE},
+    .examples = {"weir reload", "weir reload --server https://limits.example.com --user ops"},
     .exits = "0 if it is in force, 1 if the server refuses it or finds mistakes, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

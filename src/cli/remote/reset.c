@@ -52,6 +52,7 @@ const struct command command_reset = {
     .name = "reset",
     .summary = "Make a limit of a server forget what a key has used.",
     .uses = {"LIMIT KEY " SERVER_USE},
+    .examples = {"weir reset login 203.0.113.9"},
     .exits = "0, 1 if the server refuses it to the user, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -303,6 +303,7 @@ const struct command command_status = {
     .name = "status",
     .summary = "Show what a server runs: version, files, listeners, stores, open breakers.",
     .uses = {"[--json] " SERVER_USE},
+    .examples = {"weir status", "weir status --json --server unix:/run/weir/http.sock"},
     .exits = "0 if the server is ready, 1 if it is not, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -221,6 +221,7 @@ const struct command command_why = {
     .name = "why",
     .summary = "List the kept denials of a key, by its name or digest, newest first.",
     .uses = {"KEY [--limit NAME] [--since TIME] [--json] " SERVER_USE},
+    .examples = {"weir why 203.0.113.9 --since 1h", "weir why 203.0.113.9 --limit login --json"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -562,6 +562,10 @@ const struct command command_simulate = {
     .uses = {"-c FILE... --trace FILE [FLAG]...", "--try 'NAME: {...}' --trace FILE [FLAG]...",
              "--suggest ALGORITHM/PERIOD --trace FILE [FLAG]...",
              "[-c FILE] --pattern NAME [FLAG]...", "[-c FILE] --clients N [FLAG]..."},
+    .examples = {"weir simulate -c weir.yaml --trace access.log",
+                 "weir simulate --try 'api: {algorithm: token_bucket, rate: 10/s}' --trace "
+                 "access.log --html report.html",
+                 "weir simulate --suggest token_bucket/s --trace access.log"},
     .exits = "0, 1 if it can't replay the log, 2 for a wrong argument",
     COMMAND_FLAGS(flags),
     .run = run_simulate,

@@ -114,6 +114,7 @@ const struct command command_top = {
     .name = "top",
     .summary = "Show a server's traffic by limit, its open breakers and the keys denied most.",
     .uses = {"[--once] [--json] " SERVER_USE},
+    .examples = {"weir top", "weir top --once --json"},
     .exits = "0, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},
