@@ -6,7 +6,7 @@ import resource
 import subprocess
 
 import pytest
-from harness import PATIENCE, WEIR, one_thread, weir
+from harness import PATIENCE, WEIR, one_thread, plain_build_only, weir
 
 pytestmark = one_thread
 
@@ -166,6 +166,7 @@ def test_a_wrong_flag_is_refused_with_the_remedy(flags, said):
     assert (done.returncode, done.stdout) == (2, "") and said in done.stderr, done
 
 
+@plain_build_only
 @pytest.mark.parametrize("flags", [
     ("--clients", "100000", "--attempts", "100", "--timeout", "1ms", "--think", "0", "--backoff", "0"),
     ("--clients", "20000", "--attempts", "100", "--timeout", "1h", "--think", "0", "--backend", "10000,1h,10",
