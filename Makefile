@@ -9,14 +9,17 @@ TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev libjansson-dev redis-serv
 	g++ libc6-dev-arm64-cross python3-venv spin tcc libmicrohttpd-dev caddy haproxy chromium \
 	php-cli php-fpm php-redis iproute2 openssl whois nghttp2-client wamerican \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
-	systemd lintian man-db groff zsh fish zstd $(DEB_PACKAGES)
+	systemd man-db groff zsh fish zstd
 DEB_PACKAGES = build-essential debhelper dpkg-dev
+RELEASE_PACKAGES = mmdebstrap buildah python3 util-linux
+RELEASE_TEST_PACKAGES = crun rpm cpio binutils curl iproute2 redis-server redis-tools openssl lintian systemd python3-venv \
+	$(DEB_PACKAGES) $(call unless,go,golang-go)
 FORMAT_PACKAGES = clang-format
 # Packages for a program that may be there from elsewhere.
 unless = $(if $(shell command -v $(1) 2>/dev/null),,$(2))
 PYTHON = /usr/bin/python3
 
-.PHONY: set-up build deps test-deps run check test fuzz bench install deb format
+.PHONY: set-up build deps test-deps run check test test-release fuzz bench install deb release format
 .NOTPARALLEL:
 
 set-up:
@@ -47,6 +50,11 @@ check: test-deps set-up
 test: test-deps set-up
 	@$(PYTHON) tests/run.py
 
+# Builds a release twice, compares, installs and starts all parts of it: half an hour on two slow cores.
+test-release: test-deps
+	@packaging/apt-install $(RELEASE_PACKAGES) $(RELEASE_TEST_PACKAGES)
+	@$(PYTHON) tests/run.py --only release
+
 # make fuzz FUZZ_SECONDS=3600
 fuzz: test-deps set-up
 	@$(PYTHON) tests/run.py --only fuzz --fuzz-seconds $(or $(FUZZ_SECONDS),600)
@@ -65,6 +73,11 @@ install: build
 deb: deps
 	@packaging/apt-install $(DEB_PACKAGES)
 	@packaging/deb $(BUILD)/deb
+
+# All that is published, in build/release. It is built in Debian systems, which only root may enter.
+release:
+	@packaging/apt-install $(RELEASE_PACKAGES)
+	@$(if $(filter 0,$(shell id -u)),,sudo) $(PYTHON) -B packaging/release/build.py $(BUILD)/release $(BUILD)/roots
 
 format:
 	@packaging/apt-install $(FORMAT_PACKAGES)

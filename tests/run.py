@@ -32,6 +32,7 @@ GIN = BUILD / "clients" / "gin"
 WORKERS = 2
 E2E_WORKERS = 4  # they mostly wait
 STEP_SECONDS = 900
+RELEASE_SECONDS = 7200
 BUILD_SECONDS = 3600  # also of packages: while the tests of another form run, on a busy machine
 
 # Where each form of the build is, and how Meson is asked for it. With a sanitizer, optimizing more
@@ -286,7 +287,7 @@ def unit(form):
     return sum(r[1] for r in results), sum(r[2] for r in results), log
 
 
-def pytest(form, paths, *flags, name=None):
+def pytest(form, paths, *flags, name=None, timeout=STEP_SECONDS):
     """Returns (passed, failed, log). `name`: of its report."""
     directory = FORMS[form][0]
     report = directory / f"{name or pathlib.Path(paths[0]).stem}.xml"
@@ -306,7 +307,7 @@ def pytest(form, paths, *flags, name=None):
         env["WEIR_TEST_HISTORIES"] = os.environ.get("WEIR_TEST_HISTORIES", "0.1")
     code, log = run(
         [VENV / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "tmp_path_retention_count=1000",
-         "--hypothesis-seed=1", "--junitxml", report, *flags, *paths], env)
+         "--hypothesis-seed=1", "--junitxml", report, *flags, *paths], env, timeout)
     if not report.exists():
         return 0, 1, log
     suite = xml.parse(report).getroot().find("testsuite")
@@ -376,7 +377,14 @@ def histories(form, seconds):
     return int(code == 0), int(code != 0), log
 
 
+def release(_):
+    """Builds a release twice and tests all parts of it. Returns (passed, failed, log)."""
+    return pytest("plain", ["tests/release"], name="release", timeout=RELEASE_SECONDS)
+
+
 # Name, form, function, arguments. When the last of them run, nothing is built any more.
+# It takes long, and few changes break it: a run without --only leaves it out.
+RELEASE = ("release", "plain", release)
 STEPS = [
     ("plain unit", "plain", unit),
     ("plain model", "plain", each_file, ["tests/house", "tests/spin", "tests/model"]),
@@ -402,6 +410,7 @@ def main():
     options = parser.parse_args()
 
     steps = [step for step in STEPS if not options.only or options.only in step[0]]
+    steps += [RELEASE] if options.only == "release" else []
     make_temporary_directory()
     tally = Tally()
     builds = Builds(dict.fromkeys(form for _, form, *_ in steps))

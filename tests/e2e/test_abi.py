@@ -55,6 +55,9 @@ def test_every_file_that_names_the_version_names_the_same():
         "debian/changelog": re.match(r"weir \(([\d.]+)\)", (ROOT / "packaging/debian/changelog").read_text())[1],
         "debian/libweir1.symbols": re.search(
             r"WEIR_PRIVATE_([\d.]+)", (ROOT / "packaging/debian/libweir1.symbols").read_text())[1],
+        "rpm/weir.spec": re.search(r"^Version: +([\d.]+)", (ROOT / "packaging/rpm/weir.spec").read_text(), re.M)[1],
+        "kubernetes/weir.yaml": re.search(
+            r"image: weir:([\d.]+)", (ROOT / "packaging/kubernetes/weir.yaml").read_text())[1],
     }
     assert {file: found for file, found in named.items() if found != version()} == {}
 
