@@ -155,7 +155,7 @@ ANSWERS = [
     ("/v1/breaker", {"limit": "payments", "key": "eu", "state": "open"}, [200]),
     ("/v1/breaker", {"limit": "payments", "key": "eu", "state": "x"}, [400]),
     ("/v1/acquire", {"limit": "payments", "key": "eu"}, [503]),
-    ("/", None, [200]), ("/v1/status", None, [200]), ("/v1/stats?since=1h", None, [200]), ("/v1/stats?n=1", None, [400]), ("/v1/limits", None, [200]), ("/v1/reload", "", [200]),
+    ("/", None, [200]), ("/", None, [200]), ("/v1/status", None, [200]), ("/v1/stats?since=1h", None, [200]), ("/v1/stats?n=1", None, [400]), ("/v1/limits", None, [200]), ("/v1/reload", "", [200]),
     ("/throttle", {"key": "k", "max_burst": 1, "count_per_period": 1, "period": 60}, [200, 200, 200]),
     ("/throttle", {"key": "k"}, [422]), ("/throttle", "{", [400]),
     ("/throttle", {"key": "k", "max_burst": 1, "count_per_period": 1, "period": 0}, [500]), ("/health", None, [200]),
