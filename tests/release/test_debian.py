@@ -60,7 +60,7 @@ def test_a_program_is_compiled_against_the_packages(installed):
 
 
 def test_a_purge_leaves_nothing(installed):
-    """The last test of this file: it removes the packages."""
+    """This test is the last one of the file, because it removes the packages."""
     root, _ = installed
     root.run(*roots.APT, "purge", "-y", "weir", "libweir1", "libweir-redis1", "libweir-rules1")
     left = [path for path in (root.directory / "etc/weir", root.directory / "usr/bin/weir", root.directory / "usr/share/doc/weir")
