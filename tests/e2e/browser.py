@@ -99,7 +99,7 @@ class Browser:
         return {"response": "ProvideCredentials", "username": credentials[0], "password": credentials[1]}
 
     def type_password(self, user, password):
-        """What to answer if a server makes the browser ask for a name and a password."""
+        """Logs in wherever a server makes the browser ask for a name and a password."""
         self.credentials = (user, password)
         self.call("Fetch.enable", handleAuthRequests=True)
 

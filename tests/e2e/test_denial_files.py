@@ -170,7 +170,7 @@ def hard_link(path):
 @pytest.mark.parametrize("make", [symbolic_link, hard_link, os.mkdir, os.mkfifo,
                                   lambda path: path.write_text("important\n")],
                          ids=["symbolic link", "hard link", "directory", "fifo", "another file"])
-def test_what_is_no_file_of_denials_is_not_written(serve, tmp_path, make):
+def test_other_files_are_not_written(serve, tmp_path, make):
     path = tmp_path / "denials.jsonl"
     make(path)
     server = serve(config=CONFIG % "")

@@ -7,7 +7,7 @@ LIMITS = "limits:\n  login: { algorithm: fixed_window, rate: 5/h }\n  other: { a
 
 
 def messages(server, name):
-    """What acquire, peek and a batch say over HTTP, and WEIR.ACQUIRE and WEIR.SHED over RESP."""
+    """The messages of acquire, peek and a batch over HTTP, and of WEIR.ACQUIRE and WEIR.SHED over RESP."""
     body = {"limit": name, "key": "k"}
     found = [server.post(path, body).json["error"]["message"] for path in ("/v1/acquire", "/v1/peek", "/v1/reset")]
     found += [server.post("/v1/batch", [body]).json[0]["error"]["message"]]

@@ -240,7 +240,7 @@ def test_a_program_outside_of_the_tree_decides_at_redis(tree, tmp_path, start_re
 
 
 def patterns(package):
-    """What the files debian/PACKAGE.install take from the installed tree, as patterns of this file's names."""
+    """The installed files that debian/PACKAGE.install lists, as patterns of this file's names."""
     lines = (ROOT / f"packaging/debian/{package}.install").read_text().splitlines()
     return [line.split()[0].removeprefix("usr/").replace("lib/*/", "lib/") for line in lines if line.startswith("usr/")]
 

@@ -620,7 +620,7 @@ def test_a_terminal_gets_a_progress_bar_and_colours(config):
 
 
 def on_a_terminal(command):
-    """What a command writes to a terminal, up to its end."""
+    """The output of a command to a terminal, up to its end."""
     return subprocess.run(["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True,
                           timeout=PATIENCE, check=True).stdout.decode()
 

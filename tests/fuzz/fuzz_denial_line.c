@@ -1,4 +1,4 @@
-/* Reads a line as a denial: it is refused, or what is shown of it is read as the same denial. */
+/* Reads a line as a denial: it is refused, or its printed form is read as the same denial. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
