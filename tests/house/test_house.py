@@ -206,6 +206,32 @@ def test_unit_tests_that_start_threads_run_with_the_thread_sanitizer():
     assert starting and starting <= sanitized
 
 
+def objects_of_symbols(listing):
+    """Symbol: the objects that define it, of a listing by `nm -A`. A weak definition may stand in several."""
+    found = collections.defaultdict(set)
+    for line in listing.splitlines():
+        words = line.split()
+        if len(words) > 2 and words[-2] in ("T", "D", "B", "R", "C"):
+            found[words[-1]].add(words[0].rpartition(":")[0])
+    return found
+
+
+def test_symbols_of_two_objects_are_found():
+    listing = "a.o:0000000000000000 T one\na.o:0000000000000010 T two\nb.a:c.o:0000000000000000 D two\nb.a:c.o:0000000000000000 W one\n"
+    assert objects_of_symbols(listing) == {"one": {"a.o"}, "two": {"a.o", "b.a:c.o"}}
+
+
+def test_no_two_objects_define_the_same_symbol():
+    """A linker takes the first of two definitions in libraries, and says nothing."""
+    build = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+    files = [*build.glob("src/*/lib*.a"), *build.glob("weir.p/*.o")]
+    listing = subprocess.check_output(["gcc-nm", "-A", "--defined-only", "--extern-only", *files], text=True,
+                                      stderr=subprocess.DEVNULL)
+    found = objects_of_symbols(listing)
+    assert len(found) > 1000 and "main" in found
+    assert {symbol: sorted(objects) for symbol, objects in found.items() if len(objects) > 1} == {}
+
+
 def named_files(text, folders):
     """The files of src/ and tests/ that a text names by their path."""
     found = re.findall(rf"\b(?:src/)?((?:{'|'.join(folders)})/[\w/]+\.(?:c|h|lua))\b", text)

@@ -50,8 +50,10 @@ static char *split_last_name(char *path, char name[NAME_MAX + 1])
 {
 	char *slash = strrchr(path, '/');
 	const char *last = slash ? slash + 1 : path;
+	size_t len = strnlen(last, NAME_MAX);
 
-	snprintf(name, NAME_MAX + 1, "%s", last);
+	memcpy(name, last, len);
+	name[len] = '\0';
 	if (!slash)
 		strcpy(path, ".");
 	else if (slash == path)
