@@ -72,6 +72,20 @@ def test_without_retries_or_with_little_load_all_recover():
     assert calm["before"]["attempts"] == calm["before"]["requests"]
 
 
+@pytest.mark.parametrize("clients", [1, 3, 10, 100])
+def test_without_an_overload_a_few_clients_recover_by_no_chance(clients):
+    found = [configurations(simulate("--clients", clients, "--overload", "1", "--seed", seed))["without limits"]
+             for seed in range(1, 21)]
+    assert all(each["recovers"] for each in found)
+    assert all(each["before"]["answered"] > 900 for each in found)
+
+
+@pytest.mark.parametrize("flag", ["--think", "--backoff", "--timeout"])
+def test_the_parts_are_long_enough_for_every_wait(flag):
+    report = simulate("--clients", "10", "--backend", "10,1ms", "--think", "100ms", flag, "30s")
+    assert configurations(report)["without limits"]["overload"]["seconds"] >= 300
+
+
 def test_the_rules_of_a_file_decide_by_the_attributes_of_the_clients(tmp_path):
     config = tmp_path / "weir.yaml"
     config.write_text("""

@@ -8,21 +8,35 @@
 #include "base/time/timestamp.h"
 #include "simulate/closed_loop/gate.h"
 
-#define UNIT_BINS   20 /* of the part before the overload */
-#define AFTER_UNITS 6  /* the part after it is so many times as long */
-#define UNIT_TIMES  10 /* a part is so many times as long as what takes longest */
-#define UNIT_MIN_NS (10 * NS_PER_S)
-#define HEALTHY     0.5 /* of what is possible */
-#define RECOVERED   0.9 /* of what was answered before */
+#define UNIT_BINS    20 /* of the part before the overload */
+#define AFTER_UNITS  6  /* the part after it is so many times as long */
+#define UNIT_TIMES   10 /* a part is so many times as long as what takes longest */
+#define UNIT_MIN_NS  (10 * NS_PER_S)
+#define UNIT_ANSWERS 1000 /* in a part, at least, so that chance does not decide the verdict */
+#define HEALTHY      0.5  /* of what is possible */
+#define RECOVERED    0.9  /* of what was answered before */
+#define CHANCE       2    /* standard errors by which the verdict may be off */
 
 const char *const experiment_parts[PARTS] = {"before", "overload", "after"};
 
+/* How long UNIT_ANSWERS take all clients, or the idle backend; in whole seconds. */
+static uint64_t many_answers_ns(const struct experiment *experiment)
+{
+	uint64_t cycle_ns = experiment->think_ns + experiment->service_ns + BACKEND_ROUND_TRIP_NS;
+	uint64_t interval_ns =
+	    u64_max(cycle_ns / experiment->clients, experiment->service_ns / experiment->workers);
+
+	return ceil_div(UNIT_ANSWERS * interval_ns, NS_PER_S) * NS_PER_S;
+}
+
 void experiment_plan(struct experiment *experiment)
 {
+	uint64_t pause_ns = u64_max(experiment->think_ns, experiment->backoff_ns);
 	uint64_t longest_ns =
-	    u64_max(u64_max(experiment->timeout_ns, experiment->think_ns), experiment->service_ns);
+	    u64_max(u64_max(experiment->timeout_ns, pause_ns), experiment->service_ns);
+	uint64_t shortest_ns = u64_max(UNIT_MIN_NS, many_answers_ns(experiment));
 	uint64_t unit_ns =
-	    u64_max(u64_max(UNIT_TIMES * longest_ns, UNIT_MIN_NS), experiment->overload_ns);
+	    u64_max(u64_max(UNIT_TIMES * longest_ns, shortest_ns), experiment->overload_ns);
 	uint64_t overload_ns = experiment->overload_ns ? experiment->overload_ns : unit_ns;
 
 	experiment->bin_ns = unit_ns / UNIT_BINS;
@@ -98,8 +112,8 @@ static struct backend_work sum_bins(const struct experiment_result *result, size
 
 /*
  * Says whether the configuration recovers: whether the last quarter of the part after the overload
- * answers nearly as many requests as the second half of the part before it. It has recovered from
- * the first bin on that does so, but for what chance takes from one bin, as do all after it.
+ * answers nearly as many requests as the second half of the part before it, but for what chance
+ * takes. It has recovered from the first bin on that does so, as do all after it.
  */
 static void judge(const struct experiment *experiment, struct experiment_result *result)
 {
@@ -110,17 +124,19 @@ static void judge(const struct experiment *experiment, struct experiment_result 
 	double possible = (double)half * (double)experiment->bin_ns * experiment->workers /
 	                  (double)experiment->service_ns;
 	double usual = (double)before.answered / (double)half; /* in a bin */
+	double enough = RECOVERED * usual -
+	                CHANCE * sqrt(usual / (double)half + usual / (double)quarter); /* in a bin */
 
 	result->before_share = before.asked > 0 ? before.done / fmin(before.asked, possible) : 0;
 	result->was_healthy = result->before_share >= HEALTHY;
 	result->end_share = usual > 0 ? (double)last.answered / (double)quarter / usual : 0;
-	result->recovers = result->was_healthy && result->end_share >= RECOVERED;
+	result->recovers = result->was_healthy && (double)last.answered >= enough * (double)quarter;
 	for (size_t i = back; result->recovers && i < result->bin_count; i++) {
 		double mean = (double)sum_bins(result, i, result->bin_count).answered /
 		              (double)(result->bin_count - i);
 
-		if (mean >= RECOVERED * usual &&
-		    (double)result->bins[i].work.answered >= RECOVERED * usual - 2 * sqrt(usual)) {
+		if (mean >= enough &&
+		    (double)result->bins[i].work.answered >= enough - CHANCE * sqrt(usual)) {
 			result->recovered_ns = (i - back + 1) * experiment->bin_ns;
 			break;
 		}
