@@ -35,7 +35,7 @@ const char *client_error_text(const struct client_connection *conn)
 {
 	const char *of_tls = conn->tls ? tls_error(conn->tls) : "";
 
-	return *of_tls ? of_tls : strerror(errno);
+	return *of_tls ? of_tls : dial_error_text();
 }
 
 bool client_send(struct client_connection *conn, struct slice bytes)

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/number.h"
+#include "base/os/os.h"
 
 #define REPLY_MAX 4096
 
@@ -25,6 +27,14 @@ bool dial_send(int fd, struct slice bytes)
 	return true;
 }
 
+/* The kernel names the time-outs of a blocking socket EINPROGRESS and EAGAIN. */
+const char *dial_error_text(void)
+{
+	bool is_timeout = errno == EINPROGRESS || errno == EAGAIN;
+
+	return strerror(is_timeout ? ETIMEDOUT : errno);
+}
+
 /* Sends the encrypted bytes that TLS has for the server. False, with errno, if that fails. */
 static bool send_and_empty(int fd, struct buffer *encrypted)
 {
@@ -34,18 +44,27 @@ static bool send_and_empty(int fd, struct buffer *encrypted)
 	return sent;
 }
 
+/* As recv(), but not after the deadline: a server may send a byte now and then for ever. */
+static ssize_t receive_until(int fd, char *to, size_t size, uint64_t deadline_ns)
+{
+	if (os_monotonic_ns() < deadline_ns)
+		return recv(fd, to, size, 0);
+	errno = ETIMEDOUT;
+	return -1;
+}
+
 /*
  * Does the handshake of TLS, whose first message is in `encrypted`. `plain` stays empty,
  * because the server sends no data before a request.
  */
-static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct buffer *encrypted,
-                        struct weir_error *error)
+static int do_handshake(struct tls *tls, int fd, uint64_t deadline_ns, struct buffer *plain,
+                        struct buffer *encrypted, struct weir_error *error)
 {
 	bool sent = send_and_empty(fd, encrypted);
 	char bytes[4096];
 
 	while (sent && !tls_is_ready(tls)) {
-		ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+		ssize_t got = receive_until(fd, bytes, sizeof bytes, deadline_ns);
 		int status;
 
 		if (got == 0)
@@ -58,17 +77,17 @@ static int do_handshake(struct tls *tls, int fd, struct buffer *plain, struct bu
 		if (status != WEIR_OK)
 			return error_set(error, status, "%s", tls_error(tls));
 	}
-	return tls_is_ready(tls) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", strerror(errno));
+	return tls_is_ready(tls) ? WEIR_OK : error_set(error, WEIR_EIO, "%s", dial_error_text());
 }
 
-static int open_tls(struct tls **tls, const struct dial_tls *trust, int fd,
+static int open_tls(struct tls **tls, const struct dial_tls *trust, int fd, uint64_t deadline_ns,
                     struct weir_error *error)
 {
 	struct buffer plain = {0}, encrypted = {0};
 	int status = tls_open(tls, trust->context, trust->name, &encrypted);
 
 	if (status == WEIR_OK)
-		status = do_handshake(*tls, fd, &plain, &encrypted, error);
+		status = do_handshake(*tls, fd, deadline_ns, &plain, &encrypted, error);
 	else
 		error_set(error, status, "out of memory");
 	buffer_free(&plain);
@@ -79,14 +98,15 @@ static int open_tls(struct tls **tls, const struct dial_tls *trust, int fd,
 int dial_open(const struct net_address *to, const struct dial_tls *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error)
 {
+	uint64_t deadline_ns = os_monotonic_ns() + timeout_s * NS_PER_S;
 	int fd = net_address_dial(to, timeout_s);
 
 	*tls = NULL;
 	if (fd < 0) {
-		error_set(error, WEIR_EIO, "%s", strerror(errno));
+		error_set(error, WEIR_EIO, "%s", dial_error_text());
 		return -1;
 	}
-	if (!trust->context || open_tls(tls, trust, fd, error) == WEIR_OK)
+	if (!trust->context || open_tls(tls, trust, fd, deadline_ns, error) == WEIR_OK)
 		return fd;
 	tls_close(*tls);
 	*tls = NULL;
@@ -119,13 +139,13 @@ static int read_more(int fd, struct tls *tls, struct buffer *reply, struct buffe
 
 	if (got <= 0)
 		return error_set(error, WEIR_EIO, "%s",
-		                 got < 0 ? strerror(errno) : "the server closed the connection");
+		                 got < 0 ? dial_error_text() : "the server closed the connection");
 	if (!tls)
 		buffer_add(reply, bytes, (size_t)got);
 	else if (tls_decrypt(tls, (struct slice){bytes, (size_t)got}, reply, encrypted) != WEIR_OK)
 		return error_set(error, WEIR_EIO, "%s", tls_error(tls));
 	return send_and_empty(fd, encrypted) ? WEIR_OK
-	                                     : error_set(error, WEIR_EIO, "%s", strerror(errno));
+	                                     : error_set(error, WEIR_EIO, "%s", dial_error_text());
 }
 
 static bool has_line(const struct buffer *reply)
@@ -140,7 +160,7 @@ int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *
 	struct slice rest, line = {NULL, 0};
 	int status = send_login(fd, tls, login, &encrypted)
 	                 ? WEIR_OK
-	                 : error_set(error, WEIR_EIO, "%s", strerror(errno));
+	                 : error_set(error, WEIR_EIO, "%s", dial_error_text());
 
 	while (status == WEIR_OK && !reply.failed && !has_line(&reply))
 		status = read_more(fd, tls, &reply, &encrypted, error);

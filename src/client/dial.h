@@ -15,8 +15,8 @@ struct dial_tls {
 
 /**
  * Connects and does the TLS handshake. Returns the socket, or -1 and the reason in error->message
- * (EIO, ENOMEM). `timeout_s` bounds the connecting, and each send and receive from then on. The
- * caller closes *tls, which is NULL without TLS.
+ * (EIO, ENOMEM). `timeout_s` bounds the connecting and the handshake, and each send and receive from
+ * then on. The caller closes *tls, which is NULL without TLS.
  */
 int dial_open(const struct net_address *to, const struct dial_tls *trust, unsigned timeout_s,
               struct tls **tls, struct weir_error *error);
@@ -27,6 +27,9 @@ void dial_add_argument(struct buffer *out, const char *word);
  * Sends `login`, a RESP command, and waits for +OK. Errors: EAUTH with the server's message, EIO.
  */
 int dial_log_in(int fd, struct tls *tls, struct slice login, struct weir_error *error);
+
+/** Why the last call of a blocking socket failed, from errno. */
+const char *dial_error_text(void);
 
 /** Sends all bytes through a blocking socket. Returns false and sets errno if that fails. */
 bool dial_send(int fd, struct slice bytes);

@@ -6,6 +6,41 @@
 
 #define PIECE_MAX 4096
 #define REPLY_MAX ((size_t)4 * PIECE_MAX)
+#define ITEMS_MAX 64 /* of an array; the longest answer has 9 */
+
+/* hiredis 1 has another type than 0.14. */
+#ifdef REDIS_REPLY_BOOL
+typedef size_t item_count;
+#else
+typedef int item_count;
+#endif
+
+/* A reader that makes no long arrays: hiredis reserves all of an array before its items arrive. */
+struct bounded_reader {
+	redisReader *reader;
+	redisReplyObjectFunctions functions, *own; /* `own` are those of hiredis */
+};
+
+static void *make_array(const redisReadTask *task, item_count count)
+{
+	const struct bounded_reader *bounded = task->privdata;
+
+	return (size_t)count > ITEMS_MAX ? NULL : bounded->own->createArray(task, count);
+}
+
+/* False if memory is short. */
+static bool open_reader(struct bounded_reader *bounded)
+{
+	bounded->reader = redisReaderCreate();
+	if (!bounded->reader)
+		return false;
+	bounded->own = bounded->reader->fn;
+	bounded->functions = *bounded->own;
+	bounded->functions.createArray = make_array;
+	bounded->reader->fn = &bounded->functions;
+	bounded->reader->privdata = bounded;
+	return true;
+}
 
 /* Reads a reply, which the caller frees. RESP_NOTHING leaves the reason in errno. */
 static enum resp_reading read_reply(struct client_connection *conn, redisReader *reader,
@@ -43,9 +78,10 @@ static bool is_ok(const redisReply *reply)
 enum resp_reading resp_exchange(struct client_connection *conn, struct slice request,
                                 bool has_login, redisReply **reply)
 {
-	bool sent = client_send(conn, request);
-	redisReader *reader = sent ? redisReaderCreate() : NULL;
-	enum resp_reading reading = reader ? read_reply(conn, reader, reply) : RESP_NOTHING;
+	struct bounded_reader bounded = {0};
+	bool is_open = client_send(conn, request) && open_reader(&bounded);
+	redisReader *reader = bounded.reader;
+	enum resp_reading reading = is_open ? read_reply(conn, reader, reply) : RESP_NOTHING;
 	int failure;
 
 	if (has_login && reading == RESP_DONE) { /* the first reply is that to the login */

@@ -3,11 +3,12 @@
 import contextlib
 import json
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
-from harness import one_thread, weir
+from harness import PATIENCE, WEIR, one_thread, weir
 
 pytestmark = one_thread
 
@@ -136,6 +137,55 @@ def test_an_endless_answer_ends_with_an_error(head, piece):
         done = weir("why", "k", "--server", address)
     assert (done.returncode, done.stdout) == (2, "")
     assert "expected" in done.stderr
+
+
+@pytest.mark.parametrize("answer", [b"*2147483647\r\n", b"*1000000000\r\n" * 7], ids=["long", "nested"])
+def test_an_array_that_is_said_to_be_long_takes_no_time(answer):
+    with fake_server(answer) as address:
+        done = subprocess.run(["prlimit", "--cpu=5", WEIR, "ask", "l", "k", "--server", address], capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (2, "") and "expected Weir's RESP address" in done.stderr
+
+
+def test_a_handshake_that_never_ends_is_given_up():
+    def send(client):
+        client.sendall(b"\x16\x03\x03\x40\x00")  # the head of a record of TLS with 16 KiB
+        while True:
+            client.sendall(b"\x02")
+            time.sleep(0.1)
+
+    with fake_server(send) as address:
+        done = weir("why", "k", "--server", f"https://{address}")
+    assert (done.returncode, done.stdout) == (2, "") and "Connection timed out" in done.stderr
+
+
+def test_a_server_that_accepts_no_more_connections_is_given_up():
+    with socket.socket() as listener, contextlib.ExitStack() as others:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(listener.getsockname())
+        done = weir("why", "k", "--server", f"127.0.0.1:{listener.getsockname()[1]}")
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.endswith(": Connection timed out\n")
+
+
+def test_only_a_decision_is_waited_for_without_end():
+    """A limit may hold a decision for long."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        commands = [["reset", "l", "k", "--server", address], ["reset", "l", "k", "--server", f"http://{address}"],
+                    ["ask", "l", "k", "--peek", "--server", address], ["why", "k", "--server", address]]
+        running = [subprocess.Popen([WEIR, *words], stderr=subprocess.PIPE, text=True) for words in commands]
+        try:
+            for process in running:
+                _, said = process.communicate(timeout=PATIENCE)
+                assert process.returncode == 2 and said.endswith(": Connection timed out\n")
+        finally:
+            for process in running:
+                process.kill()
+                process.communicate()
 
 
 def test_many_rows_of_long_texts_take_little_memory():

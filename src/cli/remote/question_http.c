@@ -85,7 +85,9 @@ enum question_result question_ask_http(const struct server_flags *flags,
 {
 	struct buffer body = {0};
 	struct http_reply reply = {0};
-	struct call call = {.method = "POST", .path = paths[question->op], .is_patient = true};
+	struct call call = {.method = "POST",
+	                    .path = paths[question->op],
+	                    .is_patient = question->op == QUESTION_ACQUIRE};
 	enum question_result result = QUESTION_FAILED;
 	enum call_result called = CALL_BROKEN;
 

@@ -3,10 +3,11 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/number.h"
+#include "base/os/os.h"
+#include "cli/remote/call.h"
 #include "cli/remote/question.h"
 #include "client/resp_exchange.h"
-
-#define CONNECT_S 5
 
 /*
  * Elements of the reply, in their order. Commands with a limit reply with those before LIMIT,
@@ -148,12 +149,16 @@ enum question_result question_ask_resp(const struct server_flags *flags,
 	write_commands(&request, flags, question);
 	if (request.failed) {
 		error_set(error, WEIR_ENOMEM, "out of memory");
-	} else if (client_connect(&conn, &flags->address, &flags->trust.dial, CONNECT_S, &inner) !=
+	} else if (client_connect(&conn, &flags->address, &flags->trust.dial, CALL_CONNECT_S, &inner) !=
 	           WEIR_OK) {
 		error_set(error, WEIR_EIO, "can't reach %.80s: %s", flags->text, inner.message);
 	} else {
-		enum resp_reading reading = resp_exchange(&conn, (struct slice){request.data, request.len},
-		                                          flags->login.secret != NULL, &reply);
+		enum resp_reading reading;
+
+		if (question->op != QUESTION_ACQUIRE) /* whose answer a limit may hold */
+			conn.deadline_ns = os_monotonic_ns() + CALL_ANSWER_S * NS_PER_S;
+		reading = resp_exchange(&conn, (struct slice){request.data, request.len},
+		                        flags->login.secret != NULL, &reply);
 
 		result = finish(flags, &conn, reading, reply, answer, error);
 	}
