@@ -29,6 +29,7 @@ static struct {
 	volatile sig_atomic_t is_open;
 	bool has_keys; /* standard input is a terminal, whose keys are read one by one */
 	struct termios saved, keys;
+	sigset_t usual_mask; /* of signals, without SIGWINCH */
 } terminal;
 
 static void write_text(const char *text)
@@ -71,7 +72,18 @@ static void stop_by_signal(int number)
 
 static void ignore_signal(int number)
 {
-	(void)number; /* poll() is interrupted */
+	(void)number; /* ppoll() is interrupted */
+}
+
+/* A new size interrupts ppoll() alone, and no call to the server. */
+static void block_new_sizes(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &set, &terminal.usual_mask);
+	sigdelset(&terminal.usual_mask, SIGWINCH);
 }
 
 bool terminal_open(void)
@@ -90,6 +102,7 @@ bool terminal_open(void)
 	sigaction(SIGTSTP, &action, NULL);
 	action.sa_handler = ignore_signal;
 	sigaction(SIGWINCH, &action, NULL);
+	block_new_sizes();
 	terminal.is_open = true;
 	enter_screen();
 	return true;
@@ -144,13 +157,12 @@ void terminal_show(struct slice text)
 bool terminal_wait(int ms)
 {
 	struct pollfd polled = {STDIN_FILENO, POLLIN, 0};
+	struct timespec timeout = {ms / 1000, ms % 1000 * 1000000L};
+	const sigset_t *mask = terminal.is_open ? &terminal.usual_mask : NULL;
 	char key;
 
-	if (!terminal.has_keys || poll(&polled, 1, ms) == 0) {
-		if (!terminal.has_keys)
-			poll(NULL, 0, ms);
+	if (ppoll(&polled, terminal.has_keys, &timeout, mask) == 0 || !terminal.has_keys)
 		return true;
-	}
 	if (!(polled.revents & POLLIN))
 		return (polled.revents & (POLLHUP | POLLERR)) == 0;
 	return read(STDIN_FILENO, &key, 1) == 1 && key != 'q' && key != 'Q';
