@@ -9,7 +9,7 @@ from harness import Http, Wire, encode
 RULES = """
 limits:
   login: { algorithm: token_bucket, rate: 1/h }
-  tokens: { algorithm: fixed_window, rate: 1/h }
+  tokens: { algorithm: fixed_window, rate: 1/h, align: first_request }
   places: { algorithm: concurrency, max: 1, lease: 1h, queue: 9, max_wait: 200ms }
 rules:
   - { name: by-user, match: { path: [/login], method: [POST, GET] }, key: [user], limits: [login] }

@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from harness import PATIENCE, Http, Wire, metric, until, weir
 
-OLD = "limits: { old: { algorithm: fixed_window, rate: 5/h } }\n"
-NEW = "limits: { new: { algorithm: fixed_window, rate: 5/h } }\n"
+OLD = "limits: { old: { algorithm: fixed_window, rate: 5/h, align: first_request } }\n"
+NEW = "limits: { new: { algorithm: fixed_window, rate: 5/h, align: first_request } }\n"
 WRONG = "limits:\n  new: { algorithm: fixed_window, rate: 5/fortnight }\n  x: { algorithm: magic }\n"
 
 

@@ -14,7 +14,7 @@ pytestmark = one_thread
 RULES = """
 limits:
   login: { algorithm: token_bucket, rate: 1/h, burst: 1 }
-  spare: { algorithm: fixed_window, rate: 1/h }
+  spare: { algorithm: fixed_window, rate: 1/h, align: first_request }
 rules:
   - { name: by-user, match: { path: /login }, key: [user], limits: [login] }
   - { name: trial, match: { path: /login }, key: [user], limits: [spare], mode: shadow }
