@@ -41,6 +41,10 @@ bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
 	pthread_mutex_lock(&requests->mutex);
 	is_done = requests->done >= number;
 	memcpy(message, requests->message, RELOAD_MESSAGE_MAX);
+	if (!is_done && requests->has_stopped) {
+		snprintf(message, RELOAD_MESSAGE_MAX, "not reloaded: the server stops");
+		is_done = true;
+	}
 	pthread_mutex_unlock(&requests->mutex);
 	return is_done;
 }
@@ -64,5 +68,12 @@ void reload_requests_end(struct reload_requests *requests, const char *message)
 	pthread_mutex_lock(&requests->mutex);
 	requests->done = requests->begun;
 	snprintf(requests->message, sizeof requests->message, "%s", message);
+	pthread_mutex_unlock(&requests->mutex);
+}
+
+void reload_requests_stop(struct reload_requests *requests)
+{
+	pthread_mutex_lock(&requests->mutex);
+	requests->has_stopped = true;
 	pthread_mutex_unlock(&requests->mutex);
 }

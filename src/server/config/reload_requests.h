@@ -9,6 +9,8 @@
 #define SERVER_RELOAD_REQUESTS_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include <weir/weir.h>
 
@@ -18,6 +20,7 @@ struct reload_requests {
 	pthread_mutex_t mutex;
 	uint64_t asked, begun, done;      /* numbers of reloads; the largest so far */
 	int fd;                           /* readable if a reload is asked for; -1 if it is not open */
+	bool has_stopped;                 /* no reload begins any more */
 	char message[RELOAD_MESSAGE_MAX]; /* why the reload `done` failed, or empty */
 };
 
@@ -28,8 +31,8 @@ void reload_requests_close(struct reload_requests *requests);
 /** Any thread: asks for a reload, and returns its number. */
 uint64_t reload_requests_ask(struct reload_requests *requests);
 /**
- * Any thread: whether the reload of this number, or a later one, is done. Copies why it failed, or
- * an empty text.
+ * Any thread: whether the reload of this number, or a later one, is done, or will never begin.
+ * Copies why it failed, or an empty text.
  */
 bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
                              char message[RELOAD_MESSAGE_MAX]);
@@ -38,5 +41,8 @@ bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
 bool reload_requests_begin(struct reload_requests *requests);
 /** The server's thread: the reload has ended; `message` says why it failed, or is empty. */
 void reload_requests_end(struct reload_requests *requests, const char *message);
+/** The server's thread: it makes no more reloads. Wake the loops then: requests may wait for one.
+ */
+void reload_requests_stop(struct reload_requests *requests);
 
 #endif

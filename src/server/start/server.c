@@ -322,6 +322,7 @@ static int serve_until_signal(struct server *server, struct weir_error *error)
 	}
 	for (size_t i = 0; i < count; i++)
 		listener_remove(&listeners[i]);
+	reload_requests_stop(&server->shared.reload_requests);
 	atomic_store_explicit(&server->shared.stopping, true, memory_order_relaxed);
 	for (size_t i = 0; i < server->worker_count; i++)
 		net_loop_stop(server->workers[i].loop);
