@@ -32,6 +32,7 @@ struct denial_file {
 	pthread_cond_t changed;
 	struct buffer queue; /* lines with their newlines */
 	bool is_closing, has_writer, is_idle;
+	bool is_abandoned; /* nobody waits for the writer any more */
 	pthread_t writer;
 	/* Of the writer alone: */
 	int fd; /* -1 while the file is not open */
@@ -39,6 +40,19 @@ struct denial_file {
 	uint64_t next_attempt_ns, next_warning_ns; /* by the monotonic clock */
 	bool has_failed;                           /* since the last line that was written */
 };
+
+/* Queues a line of the log. It is closed soon after a denial_file_close that did not wait. */
+static void log_state(struct denial_file *file, enum log_level level, const char *event,
+                      const char *message)
+{
+	pthread_mutex_lock(&file->mutex);
+	if (!file->is_abandoned && message)
+		log_event(file->options.log, level, event, {"file", file->options.path},
+		          {"message", message});
+	else if (!file->is_abandoned)
+		log_event(file->options.log, level, event, {"file", file->options.path});
+	pthread_mutex_unlock(&file->mutex);
+}
 
 static void warn_of_failure(struct denial_file *file, const char *what)
 {
@@ -48,8 +62,7 @@ static void warn_of_failure(struct denial_file *file, const char *what)
 	if (now_ns < file->next_warning_ns)
 		return;
 	file->next_warning_ns = now_ns + WARNING_REST_NS;
-	log_event(file->options.log, LOG_WARNING, "denials_lost", {"file", file->options.path},
-	          {"message", what});
+	log_state(file, LOG_WARNING, "denials_lost", what);
 }
 
 /* Returns NULL if the open file may be written, or what is wrong with it. */
@@ -162,7 +175,7 @@ static bool write_line(struct denial_file *file, const char *line, size_t len)
 	if (n == (ssize_t)len) {
 		file->size += len;
 		if (file->has_failed)
-			log_event(file->options.log, LOG_INFO, "denials_written", {"file", file->options.path});
+			log_state(file, LOG_INFO, "denials_written", NULL);
 		file->has_failed = false;
 		return true;
 	}
@@ -200,10 +213,11 @@ static void *run_writer(void *argument)
 
 		file->queue = (struct buffer){.max = DENIAL_FILE_QUEUE_MAX};
 		file->is_idle = lines.len == 0;
+		if (file->is_idle)
+			pthread_cond_broadcast(&file->changed); /* denial_file_close may wait for this */
 		if (file->is_idle && file->is_closing)
 			break;
 		if (file->is_idle) {
-			pthread_cond_broadcast(&file->changed);
 			buffer_free(&lines);
 			pthread_cond_wait(&file->changed, &file->mutex);
 			continue;
@@ -306,6 +320,7 @@ static bool flush_queue(struct denial_file *file)
 	       pthread_cond_timedwait(&file->changed, &file->mutex, &end) != ETIMEDOUT)
 		;
 	is_written = file->is_idle && file->queue.len == 0;
+	file->is_abandoned = !is_written;
 	pthread_mutex_unlock(&file->mutex);
 	return is_written;
 }
