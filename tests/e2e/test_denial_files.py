@@ -61,6 +61,16 @@ def test_denials_are_written_and_read_again_after_a_restart(serve, tmp_path):
     assert written(path) == after[::-1]  # a stop waits for the lines
 
 
+def test_a_digest_is_that_of_the_key_after_a_restart_if_the_store_is_in_a_file(serve, tmp_path):
+    config = CONFIG.replace("key: full, ", "") % "" + f"store: file:{tmp_path / 'state'}\n"
+    server = serve(config=config)
+    deny(server, "ann", 3)
+    before = kept(server, "?key=ann")
+    assert len(before) == 3 and before[0]["key"] != "ann"
+    assert server.stop() == 0
+    assert kept(serve(config=config), "?key=ann") == before
+
+
 def test_a_server_that_is_killed_loses_no_written_line(serve, tmp_path):
     server = serve(config=CONFIG % "")
     deny(server, "ann", 5)
