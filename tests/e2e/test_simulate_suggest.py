@@ -176,7 +176,7 @@ def test_a_log_from_a_pipe_is_stored_for_the_replays(tmp_path):
     (["--suggest", "token_bucket/m", "--deny", "x"], 2, "--deny: expected a share such as 0.1% or 0.001"),
     (["--suggest", "token_bucket/m", "--deny", "101%"], 2, "--deny: expected a share"),
     (["--suggest", "token_bucket/m", "--by", "x"], 2, "--by: expected keys or requests, found 'x'"),
-    (["--deny", "1%"], 2, "expected --suggest with --deny and --by, found none"),
+    (["--deny", "1%"], 2, "expected --suggest with --deny, --by and --per, found none"),
 ])
 def test_mistakes_in_options_of_suggestions_are_errors(tmp_path, flags, status, said):
     log = write_log(tmp_path / "log", [(0, "a", 1)])
@@ -233,3 +233,15 @@ def test_a_search_for_each_value_is_refused_with_other_reports(tmp_path):
     trace.write_text("time,ip,path\n")
     done = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path")
     assert done.returncode == 1 and "expected requests, found none" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["/a\0b", "/" + "x" * 500], ids=["NUL", "long"])
+def test_a_value_that_has_no_row_shares_the_last_one_and_hides_no_other(tmp_path, value):
+    """Though it has the most requests."""
+    trace = tmp_path / "trace"
+    trace.write_text("".join(json.dumps({"time": START + n, "ip": "a", "path": path}) + "\n"
+                             for n, path in enumerate([value] * 50 + ["/x"] * 20 + ["/y"] * 10)))
+    done = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [(row["value"], row["requests"]) for row in json.loads(done.stdout)["suggestions"]] == [
+        ("/x", 20), ("/y", 10), (None, 50)]

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "simulate/input/trace.h"
 #include "simulate/report/figure.h"
 #include "stats/top_denied.h"
@@ -42,13 +43,16 @@ static int count_values(const struct per *per, struct suggest *suggest, struct t
 	return status;
 }
 
-/* Sets the values to search for, as rows without a limit yet. Others that are too long share one.
+/*
+ * Sets the values to search for, as rows without a limit yet. Rare ones, those that are too long
+ * and those with a NUL share the last row.
  */
 static int choose_values(struct per *per, struct suggest *suggest, struct weir_error *error)
 {
 	struct arena arena = {0};
 	struct top *top = top_open(1);
 	size_t n = TOP_COUNTERS;
+	bool has_others = false;
 	int status = top ? count_values(per, suggest, top, error)
 	                 : error_set(error, WEIR_ENOMEM, "out of memory");
 	const struct top_entry *entries = status == WEIR_OK ? top_list(top, &n, NO_TIME, &arena) : NULL;
@@ -56,14 +60,19 @@ static int choose_values(struct per *per, struct suggest *suggest, struct weir_e
 	if (status == WEIR_OK && !entries)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
 	for (size_t i = 0; status == WEIR_OK && i < n; i++) {
-		if (entries[i].cut || per->count == PER_VALUES_MAX) {
-			per->rows[per->count++].value = NULL;
-			break;
+		struct slice key = entries[i].key;
+
+		if (entries[i].cut || (key.len > 0 && memchr(key.data, '\0', key.len)) ||
+		    per->count == PER_VALUES_MAX) {
+			has_others = true;
+			continue;
 		}
-		per->rows[per->count].value = arena_copy(&suggest->arena, entries[i].key);
+		per->rows[per->count].value = arena_copy(&suggest->arena, key);
 		if (!per->rows[per->count++].value)
 			status = error_set(error, WEIR_ENOMEM, "out of memory");
 	}
+	if (status == WEIR_OK && has_others)
+		per->rows[per->count++].value = NULL;
 	arena_free(&arena);
 	top_close(top);
 	return status;
@@ -106,12 +115,15 @@ int per_run(struct per *per, struct suggest *suggest, struct weir_error *error)
 	return status;
 }
 
+static const char *shown_value(const struct per_row *row)
+{
+	return !row->value ? "(all others)" : *row->value ? row->value : "(none)";
+}
+
 /* Writes only the visible ASCII characters of a value, since clients choose paths. */
 static void add_value(const struct per_row *row, struct buffer *out)
 {
-	if (!row->value || !*row->value)
-		buffer_add_text(out, row->value ? "(none)" : "(all others)");
-	for (const char *c = row->value; c && *c; c++)
+	for (const char *c = shown_value(row); *c; c++)
 		buffer_printf(out, "%c", *c < ' ' || *c > '~' ? '?' : *c);
 }
 
@@ -121,9 +133,7 @@ void per_add_text(const struct per *per, const struct suggest *suggest, struct b
 	bool is_unsure = false;
 
 	for (size_t i = 0; i < per->count; i++)
-		width = width > strlen(per->rows[i].value ?: "(all others)")
-		            ? width
-		            : strlen(per->rows[i].value ?: "(all others)");
+		width = u64_max(width, strlen(shown_value(&per->rows[i])));
 	buffer_printf(out, "%s: limits that deny at most ", suggest->path);
 	figure_add_percent(out, 0, suggest->found.share, 1);
 	buffer_printf(out, " of %s\n\n%-*s %9s %8s %7s %8s  %s\n",
