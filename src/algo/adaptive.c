@@ -88,6 +88,7 @@ const struct algorithm algorithm_adaptive = {
          ALGO_RETRY_ROW,
          ALGO_KEYS_ROW},
     .record = ALGO_RECORD_IN_FLIGHT,
+    .unreported = "it stays in flight until permit_timeout ends",
     .judges = true,
     .retry_is_estimate = true,
     .init = init_adaptive,

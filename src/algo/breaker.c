@@ -219,6 +219,7 @@ const struct algorithm algorithm_breaker = {
          ALGO_RETRY_ROW,
          ALGO_KEYS_ROW},
     .record = ALGO_RECORD_BREAKER,
+    .unreported = "it counts as a failure when permit_timeout ends",
     .judges = true,
     .retry_is_estimate = true,
     .preset = breaker_preset,

@@ -27,6 +27,7 @@ const struct algorithm algorithm_concurrency = {
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
     .record = ALGO_RECORD_LEASES,
+    .unreported = "its places come back only when the lease ends",
     .retry_is_estimate = true,
     .init = init_concurrency,
 };

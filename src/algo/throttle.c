@@ -89,6 +89,7 @@ const struct algorithm algorithm_throttle = {
                    ALGO_RETRY_ROW,
                    ALGO_KEYS_ROW},
     .record = ALGO_RECORD_SUCCESS,
+    .unreported = "it counts as rejected",
     .judges = true,
     .retry_is_estimate = true,
     .preset = throttle_preset,

@@ -184,7 +184,7 @@ def test_without_traffic_each_part_says_so(serve, show):
     browser = show(serve(config=CONFIG))
     wait_for_text(browser, "#breakers", "All breakers are closed.")
     wait_for_text(browser, "#top", "No key was denied")
-    wait_for_text(browser, "#adaptive", "No adaptive limit has denied")
+    wait_for_text(browser, "#measured", "No adaptive limit has denied")
     assert "Type a key" in text(browser, "#found")
 
 

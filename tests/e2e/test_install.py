@@ -105,7 +105,7 @@ DOCUMENTS = {
     "bench/closed_loop/README.md",
     "examples/dicts/staff.dat", "examples/distributed.yaml", "examples/first.c",
     "examples/handlers/README.md", "examples/handlers/handlers.c", "examples/koala.conf",
-    "examples/middleware/README.md", "examples/middleware/weir.go", "examples/middleware/weir.mjs",
+    "examples/middleware/README.md", "examples/middleware/weir.go", "examples/middleware/weir_gin.go", "examples/middleware/weir.mjs",
     "examples/middleware/weir.php", "examples/middleware/weir.py",
     "examples/trace.csv", "examples/upstreams.jsonl", "examples/upstreams.yaml", "examples/weir.yaml",
     "packaging/grafana/weir.json", "packaging/kubernetes/redis.yaml", "packaging/kubernetes/weir.yaml",

@@ -500,8 +500,8 @@ def test_every_pattern_runs_and_a_fixed_window_allows_an_edge_burst_twice():
 
 
 @pytest.mark.parametrize("flags, status, said", [
-    ([], 2, "expected --trace or --pattern, found neither"),
-    (["--trace", "x", "--pattern", "steady"], 2, "found both"),
+    ([], 2, "expected one of --trace, --pattern and --clients, found none"),
+    (["--trace", "x", "--pattern", "steady"], 2, "found two"),
     (["--trace", "/nonexistent"], 1, "expected a readable file"),
     (["--trace", "/dev/null"], 1, "expected requests, found none"),
     (["--pattern", "steady", "--limit", "nobody"], 1, "expected a limit of the file, found 'nobody'"),

@@ -287,21 +287,6 @@ static bool may_apply_at_auth(const struct rules_rule *rule)
 	return true;
 }
 
-/* What becomes of a request that nobody reports. */
-static const char *fate_without_report(const struct weir_limit *limit)
-{
-	switch (limit->algo.algorithm->id) {
-	case WEIR_ALGORITHM_CONCURRENCY:
-		return "its places come back only when the lease ends";
-	case WEIR_ALGORITHM_ADAPTIVE:
-		return "it stays in flight until permit_timeout ends";
-	case WEIR_ALGORITHM_THROTTLE:
-		return "it counts as rejected";
-	default:
-		return "it counts as a failure when permit_timeout ends";
-	}
-}
-
 /*
  * Warns if a rule that applies at /auth has a limit that needs reports of how requests end: answers
  * to a proxy have no permit, so it can't report.
@@ -322,7 +307,7 @@ static void warn_of_missing_reports(const struct warnings *warnings, const struc
 		    "that asks at /auth for rule \"%s\" can't report: %s. Behind nginx, HAProxy or Envoy "
 		    "write `auth: reports` and let the proxy report; otherwise let the application ask at "
 		    "/v1/acquire and report",
-		    limit->name, rule->name, fate_without_report(limit));
+		    limit->name, rule->name, limit->algo.algorithm->unreported);
 }
 
 /* Returns the first attribute of the rule that is read at /auth alone, or NULL. */

@@ -105,7 +105,7 @@ function showBreakers() {
 /* Keys are known of limits that deny: the keys that are denied most. */
 async function showAdaptive() {
 	const limits = [...configuration.byName.values()].filter(limit => limit.algorithm === "adaptive");
-	const section = byId("adaptive");
+	const section = byId("measured");
 	section.hidden = limits.length === 0;
 	if (limits.length === 0)
 		return;

@@ -62,7 +62,7 @@ static void add_breakers(struct table *table, struct slice breakers)
 		json_members_read(item, members, 2);
 		limit = json_value_text(members[0].value);
 		key = json_value_text(members[1].value);
-		table_printf(table, "open breaker: %.*s %.*s", (int)u64_min(limit.len, 100), limit.data,
+		table_printf(table, "open breakers: %.*s %.*s", (int)u64_min(limit.len, 100), limit.data,
 		             (int)u64_min(key.len, 100), key.data);
 	}
 	if (n > BREAKERS_MAX)
