@@ -53,7 +53,7 @@ class Recipe:
         self.files["nginx.conf"] = f"user {getpass.getuser()};\n" + self.files["nginx.conf"]
         self.ports = {port: str(stack.enter_context(reserved_port())) for port in (NGINX, APPLICATION)}
         self.ports |= {port: str(free_port()) for port in (PHP, REDIS)}
-        self.written, self.weirs = {}, []
+        self.written, self.weirs, self.has_file = {}, [], False
         self.master = None
         self.path = os.pathsep.join([str(BUILD), os.path.dirname(sys.executable), os.environ["PATH"], "/usr/sbin"])
 
@@ -84,8 +84,8 @@ class Recipe:
         self.await_reload(found[1])
 
     def await_reload(self, name):
-        """Waits until a server that is running has read a file again."""
-        if self.weirs and name.endswith((".yaml", ".txt")):
+        """Waits until a server that runs with a file has read it again."""
+        if self.has_file and name.endswith((".yaml", ".txt")):
             self.weirs[-1].line_with("reloaded")
 
     def run(self, command):
@@ -133,6 +133,7 @@ class Recipe:
 
     def start_weir(self, words):
         """Starts Weir with its addresses replaced by free ones."""
+        self.has_file = "-c" in words
         if "--store" in words:
             (self.directory / "slow.yaml").write_text(SLOW)
             words += ["-c", "slow.yaml"]
