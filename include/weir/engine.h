@@ -30,8 +30,9 @@ struct weir_attribute {
 
 /**
  * Compiles `config` for deciding, and reserves space for all of its limits, or for none. `config`
- * and `table` must outlive the engine. Limits count where the table does. On a table at Redis
- * (<weir/redis.h>), limits whose `store` is `memory` count in this process.
+ * and `table` must outlive the engine. Limits count where the table does, whatever `store` and
+ * `capacity` at the top of a rule file say. On a table at Redis (<weir/redis.h>), limits whose
+ * `store` is `memory` count in this process.
  *
  *     weir_engine *engine;
  *     if (weir_config_read_file("weir.yaml", &config, &error) != 0 ||

@@ -75,8 +75,8 @@ WEIR_API int weir_pool_submit(weir_pool *pool, weir_pool_run *run, void *argumen
                               weir_pool_ticket **ticket);
 
 /**
- * Waits until a task has finished or `deadline_ns` comes: a time of the system's clock, WEIR_NOW
- * (do not wait) or WEIR_FOREVER. The task goes on after a timeout, and you may wait for it again.
+ * Waits until a task has finished or `deadline_ns` comes: a Unix time, WEIR_NOW (do not wait) or
+ * WEIR_FOREVER. The task goes on after a timeout, and you may wait for it again.
  * Only success sets *result, to what the task returned; `result` may be NULL.
  *
  *     if (weir_pool_wait(ticket, WEIR_FOREVER, &result) == 0)

@@ -342,8 +342,8 @@ typedef struct weir_limit weir_limit;
  *     if (weir_limit_open(&five, &limit, &error) != 0)
  *         fprintf(stderr, "%s\n", error.message);
  *
- * Errors: EINVAL (impossible or missing value), ERANGE (does not fit), ENOTFOUND (no such time
- * zone), ENOMEM.
+ * Errors: EINVAL (an unknown or contradictory value, or a field that the algorithm does not use),
+ * ERANGE (a number that is missing, too small or too large), ENOTFOUND (no such time zone), ENOMEM.
  */
 WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                              struct weir_error *error);
@@ -356,9 +356,9 @@ WEIR_API int weir_limit_open(const struct weir_limit_options *options, weir_limi
 WEIR_API void weir_limit_close(weir_limit *limit);
 
 /**
- * Changes the share of requests that a random limit denies from now on. For a limit of an engine
- * (weir_engine_limit) the share stays until a reload brings another `deny`. Other threads may
- * decide meanwhile.
+ * Changes the share of requests that a random limit denies from now on. Other threads may decide
+ * meanwhile. For a limit of an engine (weir_engine_limit) the share lasts as long as the engine:
+ * another engine begins with the `deny` of its configuration.
  *
  *     status = weir_limit_shed(limit, 0.25); // every fourth request
  *
@@ -514,7 +514,7 @@ struct weir_ask {
 	                           higher one (WEIR_REASON_QUEUE_FULL). A rule's own priority wins. */
 	uint64_t now_ns;      /**< 0 or WEIR_NOW: the library reads its clock */
 	uint64_t deadline_ns; /**< 0: decide at once. Otherwise block the thread until the request
-	                           passes or this time of the system's clock comes, WEIR_NOW (do not
+	                           passes or this Unix time (not a duration) comes, WEIR_NOW (do not
 	                           wait) or WEIR_FOREVER, see weir_ask; now_ns must then be 0 or
 	                           WEIR_NOW */
 	struct weir_permit *permit;   /**< weir_ask and weir_limiter_ask: receives a permit; NULL if
@@ -698,7 +698,7 @@ WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_k
  * known before, it is denied at the deadline. `wait_ns` of the decision is the time that the call
  * took.
  *
- *     clock_gettime(CLOCK_REALTIME, &t);
+ *     timespec_get(&t, TIME_UTC);
  *     ask.deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second
  *
  * In one process, the threads that wait for a key of a limit are served in the order of their
