@@ -105,7 +105,7 @@ def checked(tmp_path_factory):
 
 
 @pytest.mark.parametrize("code", [*(README % textwrap.indent(code, "\t") for code in blocks("README.md", "c")), *library_examples(),
-                                  (ROOT / "examples/first.c").read_text()])
+                                  *((ROOT / "examples" / name).read_text() for name in ("first.c", "reload.c"))])
 def test_c_code_compiles_decides_and_checks_each_call(code, checked, tmp_path, start_redis):
     source, program = tmp_path / "example.c", tmp_path / "example"
     if "redis://" in code:

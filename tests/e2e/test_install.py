@@ -104,7 +104,7 @@ DOCUMENTS = {
     "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "README.zh-CN.md", "SECURITY.md", "bench/README.md",
     "bench/closed_loop/README.md",
     "examples/dicts/staff.dat", "examples/distributed.yaml", "examples/first.c",
-    "examples/handlers/README.md", "examples/handlers/handlers.c", "examples/koala.conf",
+    "examples/handlers/README.md", "examples/handlers/handlers.c", "examples/koala.conf", "examples/reload.c",
     "examples/middleware/README.md", "examples/middleware/weir.go", "examples/middleware/weir_gin.go", "examples/middleware/weir.mjs",
     "examples/middleware/weir.php", "examples/middleware/weir.py",
     "examples/trace.csv", "examples/upstreams.jsonl", "examples/upstreams.yaml", "examples/weir.yaml",
