@@ -340,7 +340,7 @@ def test_all_metrics_and_events_are_documented_and_exist(example):
     described = set(re.findall(r"`(weir_\w+)`", text))
     assert set(metrics) == described
     sources = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.c"))
-    events = set(re.findall(r'log_(?:event|write)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
+    events = set(re.findall(r'log_(?:event|write|state)\([^;]*?(?:LOG_\w+|level),\s*"(\w+)"', sources))
     events |= set(re.findall(r'(?:log_(?:error|remark)|client_log_warn|overrides_log)\([^;]*?"(\w+)"', sources))
     headers = "".join(path.read_text() for path in (ROOT / "src/server").rglob("*.h"))
     events |= set(re.findall(r'#define \w+_EVENT +"(\w+)"', headers))

@@ -41,7 +41,8 @@ static inline void drive_log(struct buffer *log, const struct request *request)
 	static const char *const kinds[] = {
 	    "limit",  "rules", "adhoc",  "local",    "interim",  "health", "ready", "metrics",
 	    "limits", "top",   "policy", "counters", "events",   "shed",   "force", "report",
-	    "key",    "batch", "browse", "each",     "complete", "value",  "alive", "login"};
+	    "key",    "batch", "browse", "each",     "complete", "value",  "alive", "login",
+	    "denials", "digest", "status", "reload", "stats", "dashboard"};
 	static const char *const ops[] = {"acquire", "peek", "refund", "reset"};
 
 	buffer_printf(log, "%s %s", ops[request->op], kinds[request->kind]);
