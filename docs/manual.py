@@ -18,6 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")).resolve()
 FILES = ("FILE",)  # values that a shell completes by names of files
+CONFIGURED = ("lint", "serve", "simulate")  # commands that read a configuration
 
 MADE = "Made by docs/manual.py."
 
@@ -86,7 +87,8 @@ def page(command):
             out += [".TP", f".B {variable}", text]
     out += [".SH EXAMPLES", ".nf"] + [quoted(example) for example in command["examples"]] + [".fi"]
     out += [".SH EXIT STATUS", quoted(command["exits"][0].upper() + command["exits"][1:]) + ".",
-            ".SH SEE ALSO", ".BR weir (1)"]
+            ".SH SEE ALSO"]
+    out += [".BR weir (1),", ".BR weir.yaml (5)"] if command["name"] in CONFIGURED else [".BR weir (1)"]
     return "\n".join(out) + "\n"
 
 
@@ -97,7 +99,8 @@ def first_page(commands):
         out += [".TP", f".B {command['name']}", f"{quoted(command['summary'])} See",
                 f".BR weir\\-{command['name']} (1)."]
     out += [".SH OPTIONS", ".TP", "\\fB\\-h\\fR, \\fB\\-\\-help\\fR", "Show the commands.",
-            ".TP", "\\fB\\-V\\fR, \\fB\\-\\-version\\fR", "Show the version."]
+            ".TP", "\\fB\\-V\\fR, \\fB\\-\\-version\\fR", "Show the version.",
+            ".SH SEE ALSO", ".BR weir.yaml (5)"]
     return "\n".join(out) + "\n"
 
 

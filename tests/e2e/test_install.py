@@ -117,7 +117,7 @@ LIBRARY_PAGES = sorted((BUILD / "man3").iterdir())
 SHARED = {
     "share/bash-completion/completions/weir", "share/fish/vendor_completions.d/weir.fish",
     "share/zsh/site-functions/_weir",
-    *(f"share/man/man1/{path.name}" for path in (ROOT / "packaging/man").iterdir()),
+    *(f"share/man/man{path.suffix[1:]}/{path.name}" for path in (ROOT / "packaging/man").iterdir()),
     *(f"share/doc/weir/{path}" for path in DOCUMENTS),
 }
 FILES = {

@@ -32,8 +32,9 @@ def commands():
     return {command["name"]: command for command in json.loads(weir("help", "--json").stdout)}
 
 
-def test_generated_files_are_up_to_date():
-    run(sys.executable, ROOT / "docs/manual.py", "--check", env={**os.environ, "WEIR_BUILD": str(BUILD)})
+@pytest.mark.parametrize("program", ["manual.py", "configuration_page.py"])
+def test_generated_files_are_up_to_date(program):
+    run(sys.executable, "-B", ROOT / "docs" / program, "--check", env={**os.environ, "WEIR_BUILD": str(BUILD)})
 
 
 def test_each_flag_is_in_its_help_its_page_and_the_table(commands):
