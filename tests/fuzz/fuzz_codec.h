@@ -83,6 +83,7 @@ static bool fuzz_feed(const struct codec *codec, void *session, struct buffer *p
                       struct slice bytes, struct buffer *out)
 {
 	const struct reply any = {.decision = {.limit = "l", .rule = "r", .result = "{\"a\":1}"},
+	                          .policy = "default-src 'none'",
 	                          .permit = SLICE("p-_1")};
 	enum codec_result result = CODEC_REQUEST;
 	bool open = true;

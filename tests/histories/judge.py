@@ -202,6 +202,11 @@ def learns(limit):
     return not algorithms.of(limit).remote
 
 
+def greatest_cost(limit, state):
+    """The most units that a request may ask for: the quota, which a random limit does not have."""
+    return 1 << 32 if limit["algorithm"] == "random" else state["quota"]
+
+
 def could_never_grant(case, i, pair, times, op):
     """Whether a limit could never grant so many charges of a request within its wait."""
     limit, state = case.limit(i, pair[0]), case.records[i - 1]["state"].get(pair)
@@ -214,7 +219,7 @@ def could_never_grant(case, i, pair, times, op):
             return True
         times = 1
     units = max(op.get("cost", 1), 1) * times
-    if units > state["quota"]:
+    if units > greatest_cost(limit, state):
         return op.get("cost", 1) > 0 or times > 1
     return wait is not None and bounds.least_wait(limit, units) > wait
 

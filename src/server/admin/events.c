@@ -12,7 +12,7 @@
 
 struct events {
 	enum events_kind kind;
-	pthread_mutex_t mutex;            /* of `texts` */
+	pthread_mutex_t mutex;            /* of `texts`, `wake` and `context` */
 	struct buffer texts[EVENTS_KEPT]; /* event n is at n % EVENTS_KEPT */
 	_Atomic uint64_t next;            /* number of the next event, from 1 */
 	_Atomic size_t followers;         /* clients */
@@ -44,8 +44,10 @@ void events_close(struct events *events)
 
 void events_wake(struct events *events, void (*wake)(void *context), void *context)
 {
+	pthread_mutex_lock(&events->mutex);
 	events->wake = wake;
 	events->context = context;
+	pthread_mutex_unlock(&events->mutex);
 }
 
 /* Stores the event in place of the oldest one; a failed text is skipped by readers. */
@@ -67,9 +69,9 @@ void events_add(struct events *events, const char *event, struct slice json)
 		buffer_printf(text, "{\"event\":\"%s\",\"message\":\"too long: see the log\"}", event);
 	buffer_add(text, "\n\n", 2);
 	atomic_store_explicit(&events->next, number + 1, memory_order_release);
-	pthread_mutex_unlock(&events->mutex);
 	if (events->wake && events_followers(events) > 0)
 		events->wake(events->context);
+	pthread_mutex_unlock(&events->mutex);
 }
 
 bool events_follow(struct events *events)

@@ -52,7 +52,10 @@ uint64_t events_next(const struct events *events);
  */
 uint64_t events_read(struct events *events, uint64_t next, size_t space, struct buffer *out);
 
-/** Calls `wake` after each event, on the thread that adds it, while there are clients. */
+/**
+ * Calls `wake` after each event, on the thread that adds it, while there are clients. `wake` must
+ * not call functions of `events`. Once this returns, the former `wake` is not called any more.
+ */
 void events_wake(struct events *events, void (*wake)(void *context), void *context);
 
 #endif

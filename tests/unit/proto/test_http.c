@@ -472,7 +472,8 @@ static void test_bad_requests_are_clear_errors_that_close_nothing(void **state)
 	static const struct {
 		const char *target, *status, *message;
 	} table[] = {
-	    {"GET /", "404", "not_found"},
+	    {"GET /none", "404", "not_found"},
+	    {"POST /", "405", "Allow: GET"},
 	    {"GET /v1", "404", "'/v1'"},
 	    {"GET /healthz/", "404", ""},
 	    {"PUT /v1/acquire", "405", "Allow: POST\r\n"},

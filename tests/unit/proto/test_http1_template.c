@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-static const struct reply passed = {.decision = {.allowed = true, .limit = "l"}};
+static const struct reply passed = {.decision = {.allowed = true, .limit = "l"},
+                                    .policy = "default-src 'none'"};
 
 /* A request shows only the header fields that Weir looks at. */
 static const char *const heads[] = {
