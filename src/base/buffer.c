@@ -137,6 +137,13 @@ void buffer_add_json(struct buffer *buffer, struct slice text)
 	}
 }
 
+void buffer_add_json_string(struct buffer *buffer, struct slice text)
+{
+	buffer_add(buffer, "\"", 1);
+	buffer_add_json(buffer, text);
+	buffer_add(buffer, "\"", 1);
+}
+
 /*
  * Whether a character of `len` bytes changes the direction of the text or ends a line: U+061C,
  * U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.

@@ -59,6 +59,8 @@ void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Appends `text` as the inside of a JSON string: escaped, invalid UTF-8 replaced by U+FFFD. */
 void buffer_add_json(struct buffer *buffer, struct slice text);
+/** Appends `text` as a JSON string, with its quotes. */
+void buffer_add_json_string(struct buffer *buffer, struct slice text);
 /**
  * Appends `text` for a terminal: bytes of control characters, of characters that change the
  * direction of the text, and of invalid UTF-8 are written as \xHH.

@@ -53,9 +53,7 @@ static void add_member(struct buffer *out, const char *name, const char *text,
 		buffer_add_text(out, "null");
 		return;
 	}
-	buffer_add(out, "\"", 1);
-	buffer_add_json(out, slice_of(text));
-	buffer_add(out, "\"", 1);
+	buffer_add_json_string(out, slice_of(text));
 }
 
 static void add_flag(struct buffer *out, const struct flag *flag)

@@ -14,9 +14,7 @@ static void copy_text(struct compact *compact, struct slice text, struct buffer 
 	if (to)
 		plain->len = json_unescape(text, to);
 	compact->out.failed |= plain->failed;
-	buffer_add(&compact->out, "\"", 1);
-	buffer_add_json(&compact->out, (struct slice){plain->data, plain->len});
-	buffer_add(&compact->out, "\"", 1);
+	buffer_add_json_string(&compact->out, (struct slice){plain->data, plain->len});
 }
 
 static bool copy_scalar(struct compact *compact)

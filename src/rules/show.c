@@ -101,13 +101,6 @@ void rules_show_limit(const struct rules_limit *limit, struct buffer *out)
 		buffer_printf(out, ",\"chunk\":\"%u%%\"", limit->chunk_percent);
 }
 
-static void add_string(struct buffer *out, struct slice text)
-{
-	buffer_add(out, "\"", 1);
-	buffer_add_json(out, text);
-	buffer_add(out, "\"", 1);
-}
-
 static void add_condition(const struct rules_condition *condition, struct buffer *out)
 {
 	static const char *const tests[2][2] = {{"any_of", "none_of"},
@@ -115,11 +108,11 @@ static void add_condition(const struct rules_condition *condition, struct buffer
 	bool in_dictionary = condition->value_count > 0 && condition->values->test == RULES_LISTED;
 
 	buffer_add_text(out, "{\"attribute\":");
-	add_string(out, slice_of(condition->attribute));
+	buffer_add_json_string(out, slice_of(condition->attribute));
 	buffer_printf(out, ",\"%s\":[", tests[in_dictionary][condition->negated]);
 	for (size_t i = 0; i < condition->value_count; i++) {
 		buffer_add(out, ",", i > 0);
-		add_string(out, condition->values[i].text);
+		buffer_add_json_string(out, condition->values[i].text);
 	}
 	buffer_add(out, "]}", 2);
 }
@@ -134,7 +127,7 @@ static void add_conditions(const struct rules_rule *rule, struct buffer *out)
 	buffer_add_text(out, "],\"key\":[");
 	for (size_t i = 0; i < rule->key_count; i++) {
 		buffer_add(out, ",", i > 0);
-		add_string(out, slice_of(rule->key[i]));
+		buffer_add_json_string(out, slice_of(rule->key[i]));
 	}
 	buffer_add(out, "]", 1);
 }
@@ -147,7 +140,7 @@ static void add_limits(const struct weir_config *config, const struct rules_rule
 		const struct rules_limit *limit = &config->limits[rule->limits[i]];
 
 		buffer_add_text(out, i > 0 ? ",{\"name\":" : "{\"name\":");
-		add_string(out, slice_of(limit->options.name));
+		buffer_add_json_string(out, slice_of(limit->options.name));
 		buffer_add(out, ",", 1);
 		rules_show_limit(limit, out);
 		buffer_add(out, "}", 1);
@@ -161,7 +154,7 @@ void rules_show_rule(const struct weir_config *config, const struct rules_rule *
 	static const char *const answers[] = {NULL, "allow", "deny"};
 
 	buffer_add_text(out, "{\"name\":");
-	add_string(out, slice_of(rule->name));
+	buffer_add_json_string(out, slice_of(rule->name));
 	add_conditions(rule, out);
 	add_limits(config, rule, out);
 	if (rule->answer != RULES_BY_LIMITS)

@@ -17,13 +17,6 @@ static bool is_json_word(struct slice text)
 	return json_word(&json, &word) && word.len == text.len;
 }
 
-static void add_string(struct slice text, struct buffer *out)
-{
-	buffer_add(out, "\"", 1);
-	buffer_add_json(out, text);
-	buffer_add(out, "\"", 1);
-}
-
 static void add_scalar(const yaml_node_t *node, struct buffer *out)
 {
 	struct slice text = node_slice(node);
@@ -34,7 +27,7 @@ static void add_scalar(const yaml_node_t *node, struct buffer *out)
 	else if (is_unquoted && is_json_word(text))
 		buffer_add_slice(out, text);
 	else
-		add_string(text, out);
+		buffer_add_json_string(out, text);
 }
 
 static int add_node(struct reader *reader, const yaml_node_t *node, struct buffer *out);
@@ -54,7 +47,7 @@ static int add_mapping(struct reader *reader, const yaml_node_t *node, struct bu
 				return node_error(reader, name, "expected each field once, found %s again",
 				                  node_found(name).text);
 		buffer_add(out, ",", i > 0);
-		add_string(node_slice(name), out);
+		buffer_add_json_string(out, node_slice(name));
 		buffer_add(out, ":", 1);
 		status = add_node(reader, node_at(reader, pairs[i].value), out);
 	}

@@ -62,9 +62,8 @@ size_t denial_sample_capacity(const struct denial_sample *sample)
 
 static void add_member(struct buffer *out, const char *name, struct slice text)
 {
-	buffer_printf(out, ",\"%s\":\"", name);
-	buffer_add_json(out, text);
-	buffer_add(out, "\"", 1);
+	buffer_printf(out, ",\"%s\":", name);
+	buffer_add_json_string(out, text);
 }
 
 /* The rule's name, which is empty if the request names its limit. */

@@ -12,17 +12,10 @@
 /* Some keys that are recorded as open may be closed by now, so more are looked at than shown. */
 #define OPEN_KEYS_VIEWED ((size_t)4 * STATUS_PAGE_OPEN_BREAKERS)
 
-static void add_quoted_text(struct buffer *out, struct slice text)
-{
-	buffer_add(out, "\"", 1);
-	buffer_add_json(out, text);
-	buffer_add(out, "\"", 1);
-}
-
 static void add_text_member(struct buffer *out, const char *name, const char *text)
 {
 	buffer_printf(out, ",\"%s\":", name);
-	add_quoted_text(out, slice_of(text));
+	buffer_add_json_string(out, slice_of(text));
 }
 
 static void add_number_member(struct buffer *out, const char *name, uint64_t number)
@@ -40,7 +33,7 @@ static void add_listeners(const struct server_status *status, struct buffer *out
 
 		net_address_format(listener->address, address);
 		buffer_add_text(out, i > 0 ? ",{\"protocol\":" : "{\"protocol\":");
-		add_quoted_text(out, slice_of(listener->name));
+		buffer_add_json_string(out, slice_of(listener->name));
 		add_text_member(out, "address", address);
 		buffer_printf(out, ",\"tls\":%s}", listener->uses_tls ? "true" : "false");
 	}
@@ -58,13 +51,13 @@ static void add_configuration(struct server_status *status, const struct server_
 	buffer_add_text(out, ",\"configuration\":{\"files\":[");
 	for (size_t i = 0; i < status->file_count; i++) {
 		buffer_add(out, ",", i > 0);
-		add_quoted_text(out, slice_of(status->files[i]));
+		buffer_add_json_string(out, slice_of(status->files[i]));
 	}
 	buffer_add_text(out, "],\"read\":\"");
 	timestamp_add_date(out, config->read_ns);
 	buffer_add_text(out, "\",\"error\":");
 	if (*error)
-		add_quoted_text(out, slice_of(error));
+		buffer_add_json_string(out, slice_of(error));
 	else
 		buffer_add_text(out, "null");
 	buffer_add(out, "}", 1);
@@ -74,7 +67,7 @@ static void add_store(struct buffer *out, const char *name, const char *kind, co
                       bool is_reachable)
 {
 	buffer_add_text(out, "{\"name\":");
-	add_quoted_text(out, slice_of(name));
+	buffer_add_json_string(out, slice_of(name));
 	add_text_member(out, "kind", kind);
 	add_text_member(out, "address", address);
 	buffer_printf(out, ",\"reachable\":%s}", is_reachable ? "true" : "false");
@@ -155,7 +148,7 @@ static int add_open_breakers(struct decider *decider, struct buffer *out)
 			if (!is_open(decider, limit, keys[at].hash))
 				continue;
 			buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
-			add_quoted_text(out, slice_of(limit->name));
+			buffer_add_json_string(out, slice_of(limit->name));
 			buffer_add_text(out, ",\"key\":\"");
 			buffer_add_json(out, (struct slice){keys[at].name, keys[at].len});
 			buffer_add_text(out, keys[at].is_truncated ? "…\"}" : "\"}");
@@ -206,7 +199,7 @@ int status_page_render(struct decider *decider, struct buffer *out)
 	bool is_stopping = atomic_load_explicit(&shared->stopping, memory_order_relaxed);
 
 	buffer_add_text(out, "{\"version\":");
-	add_quoted_text(out, slice_of(weir_version()));
+	buffer_add_json_string(out, slice_of(weir_version()));
 	add_number_member(out, "uptime_s", running_ns / NS_PER_S);
 	buffer_add_text(out, ",\"started\":\"");
 	timestamp_add_date(out, status->started_ns);
