@@ -6,7 +6,6 @@
 
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/os/thread.h"
 
 /* A lookup under way. Its caller and its thread share it; the last of them frees it. */
 struct lookup {
@@ -61,17 +62,12 @@ static void *look_up_name(void *context)
 	return NULL;
 }
 
-/* The thread blocks all signals, which are for the program's own threads. Returns 0 or an errno. */
+/* Returns 0 or an errno. */
 static int start_thread(struct lookup *lookup)
 {
-	sigset_t all, before;
 	pthread_t thread;
-	int error;
+	int error = thread_start(&thread, look_up_name, lookup);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, NULL, look_up_name, lookup);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (error == 0)
 		pthread_detach(thread);
 	return error;

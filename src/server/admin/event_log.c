@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,9 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/number.h"
+#include "base/os/deadline.h"
 #include "base/os/os.h"
+#include "base/os/thread.h"
 
 #define EVENT_KINDS_MAX 64 /* kinds of events; more kinds would share buckets */
 
@@ -102,28 +103,10 @@ static void *run_writer(void *argument)
 	return NULL;
 }
 
-/* Blocks all signals in the writer, so that other threads handle them. */
 static bool start_writer(struct log *log)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	log->has_writer = pthread_create(&log->writer, NULL, run_writer, log) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	log->has_writer = thread_start(&log->writer, run_writer, log) == 0;
 	return log->has_writer;
-}
-
-/* The condition uses the monotonic clock, by which log_flush waits. */
-static void init_queue(struct log *log)
-{
-	pthread_condattr_t attributes;
-
-	pthread_mutex_init(&log->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&log->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
 }
 
 struct log *log_open(enum log_format format, int fd)
@@ -134,7 +117,8 @@ struct log *log_open(enum log_format format, int fd)
 		return NULL;
 	log->format = format;
 	log->fd = fd;
-	init_queue(log);
+	pthread_mutex_init(&log->mutex, NULL);
+	condition_init(&log->changed);
 	if (weir_limit_open(&(struct weir_limit_options){.rate = {LOG_RATE}, .burst = LOG_BURST},
 	                    &log->event_rate, NULL) == WEIR_OK &&
 	    weir_table_open(&(struct weir_table_options){.capacity = EVENT_KINDS_MAX}, &log->buckets,
@@ -149,12 +133,11 @@ struct log *log_open(enum log_format format, int fd)
 bool log_flush(struct log *log, uint64_t timeout_ms)
 {
 	uint64_t end_ns = os_monotonic_ns() + timeout_ms * NS_PER_MS;
-	struct timespec end = {(time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S)};
 	bool written;
 
 	pthread_mutex_lock(&log->mutex);
 	while (log->queued_bytes > 0 &&
-	       pthread_cond_timedwait(&log->changed, &log->mutex, &end) != ETIMEDOUT)
+	       condition_wait_until(&log->changed, &log->mutex, end_ns) != ETIMEDOUT)
 		;
 	written = log->queued_bytes == 0;
 	pthread_mutex_unlock(&log->mutex);
@@ -223,18 +206,11 @@ static void add_time(struct buffer *out, uint64_t at_ns)
 	buffer_printf(out, "%s.%03uZ", text, (unsigned)(at_ns % NS_PER_S / NS_PER_MS));
 }
 
-static void add_quoted(struct buffer *out, const char *text)
-{
-	buffer_add(out, "\"", 1);
-	buffer_add_json(out, slice_of(text));
-	buffer_add(out, "\"", 1);
-}
-
 static void add_json_field(struct buffer *out, const struct log_field *field)
 {
 	buffer_printf(out, ",\"%s\":", field->name);
 	if (field->text)
-		add_quoted(out, field->text);
+		buffer_add_json_string(out, slice_of(field->text));
 	else
 		buffer_add_u64(out, field->number);
 }
@@ -253,7 +229,7 @@ static void add_quoted_printable(struct buffer *out, const char *text)
 {
 	struct buffer quoted = {0};
 
-	add_quoted(&quoted, text);
+	buffer_add_json_string(&quoted, slice_of(text));
 	out->failed |= quoted.failed;
 	buffer_add_printable(out, (struct slice){quoted.data, quoted.len});
 	buffer_free(&quoted);

@@ -6,23 +6,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/number.h"
+#include "base/os/deadline.h"
 #include "base/os/os.h"
+#include "base/os/thread.h"
+#include "server/denials/denial_path.h"
 
 #define CLOSE_TIMEOUT_NS NS_PER_S
 #define OPEN_RETRY_NS    NS_PER_S        /* between two attempts to open the file */
 #define WARNING_REST_NS  (60 * NS_PER_S) /* between two warnings */
-#define SUFFIX_MAX       24              /* of PATH.N, with its NUL */
 
 struct denial_file {
 	struct denial_file_options options; /* `path` is a copy */
@@ -34,7 +34,7 @@ struct denial_file {
 	bool is_closing, has_writer, is_idle;
 	bool is_abandoned; /* nobody waits for the writer any more */
 	pthread_t writer;
-	/* Of the writer alone: */
+	/* The fields below belong to the writer. */
 	int fd; /* -1 while the file is not open */
 	uint64_t size;
 	uint64_t next_attempt_ns, next_warning_ns; /* by the monotonic clock */
@@ -66,16 +66,10 @@ static void warn_of_failure(struct denial_file *file, const char *what)
 }
 
 /* Returns NULL if the open file may be written, or what is wrong with it. */
-static const char *refuse_file(int fd, struct stat *info)
+static const char *refuse_file(int fd, const struct stat *info)
 {
 	char first;
 
-	if (fstat(fd, info) != 0)
-		return strerror(errno);
-	if (!S_ISREG(info->st_mode))
-		return "expected a regular file, found another kind";
-	if (info->st_uid != geteuid())
-		return "expected a file of this user, found one of another";
 	if (info->st_nlink != 1)
 		return "expected a file of one name, found one with several links";
 	if (info->st_size > 0 && (pread(fd, &first, 1, 0) != 1 || first != '{'))
@@ -104,7 +98,6 @@ static bool cut_torn_line(int fd, uint64_t *size)
 	return n == sizeof tail || ftruncate(fd, 0) == 0;
 }
 
-/* O_NONBLOCK: opening a FIFO does not block then. */
 static bool open_file(struct denial_file *file)
 {
 	struct stat info;
@@ -113,47 +106,38 @@ static bool open_file(struct denial_file *file)
 	if (os_monotonic_ns() < file->next_attempt_ns)
 		return false;
 	file->next_attempt_ns = os_monotonic_ns() + OPEN_RETRY_NS;
-	file->fd = open(file->options.path,
-	                O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-	if (file->fd < 0) {
-		warn_of_failure(file, errno == ELOOP ? "expected a file, found a symbolic link"
-		                                     : strerror(errno));
-		return false;
-	}
-	why = refuse_file(file->fd, &info);
-	file->size = (uint64_t)info.st_size;
-	if (!why && !cut_torn_line(file->fd, &file->size))
-		why = strerror(errno);
+	file->fd = denial_path_open(file->options.path, O_RDWR | O_CREAT | O_APPEND, &info, &why);
 	if (!why)
-		return true;
+		why = refuse_file(file->fd, &info);
+	if (!why) {
+		file->size = (uint64_t)info.st_size;
+		if (cut_torn_line(file->fd, &file->size))
+			return true;
+		why = strerror(errno);
+	}
 	warn_of_failure(file, why);
-	close(file->fd);
+	if (file->fd >= 0)
+		close(file->fd);
 	file->fd = -1;
 	return false;
-}
-
-static const char *name_of(const struct denial_file *file, char *text, uint64_t number)
-{
-	if (number == 0)
-		return file->options.path;
-	snprintf(text, strlen(file->options.path) + SUFFIX_MAX, "%s.%llu", file->options.path,
-	         (unsigned long long)number);
-	return text;
 }
 
 /* Begins a new file. The oldest is replaced by the one before it, or removed if it is the only. */
 static bool rotate_files(struct denial_file *file)
 {
+	const char *path = file->options.path;
+
 	close(file->fd);
 	file->fd = -1;
 	file->next_attempt_ns = 0;
 	for (uint64_t i = file->options.files - 1; i > 0; i--)
-		if (rename(name_of(file, file->from, i - 1), name_of(file, file->to, i)) != 0 &&
+		if (rename(denial_path_of(path, i - 1, file->from), denial_path_of(path, i, file->to)) !=
+		        0 &&
 		    errno != ENOENT) {
 			warn_of_failure(file, strerror(errno));
 			return false;
 		}
-	if (file->options.files == 1 && unlink(file->options.path) != 0 && errno != ENOENT) {
+	if (file->options.files == 1 && unlink(path) != 0 && errno != ENOENT) {
 		warn_of_failure(file, strerror(errno));
 		return false;
 	}
@@ -262,35 +246,16 @@ uint64_t denial_file_lost(const struct denial_file *file)
 	return file ? atomic_load_explicit(&file->lost, memory_order_relaxed) : 0;
 }
 
-/* Blocks all signals in the writer, so that other threads handle them. */
 static bool start_writer(struct denial_file *file)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	file->has_writer = pthread_create(&file->writer, NULL, run_writer, file) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	file->has_writer = thread_start(&file->writer, run_writer, file) == 0;
 	return file->has_writer;
-}
-
-/* The condition uses the monotonic clock, by which denial_file_close waits. */
-static void init_queue(struct denial_file *file)
-{
-	pthread_condattr_t attributes;
-
-	pthread_mutex_init(&file->mutex, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&file->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
-	file->queue.max = DENIAL_FILE_QUEUE_MAX;
 }
 
 struct denial_file *denial_file_open(const struct denial_file_options *options)
 {
 	struct denial_file *file = calloc(1, sizeof *file);
-	size_t name_size = strlen(options->path) + SUFFIX_MAX;
+	size_t name_size = strlen(options->path) + DENIAL_PATH_SUFFIX_MAX;
 
 	if (!file)
 		return NULL;
@@ -299,7 +264,9 @@ struct denial_file *denial_file_open(const struct denial_file_options *options)
 	file->from = malloc(name_size);
 	file->to = malloc(name_size);
 	file->fd = -1;
-	init_queue(file);
+	file->queue.max = DENIAL_FILE_QUEUE_MAX;
+	pthread_mutex_init(&file->mutex, NULL);
+	condition_init(&file->changed);
 	if (file->options.path && file->from && file->to && start_writer(file))
 		return file;
 	denial_file_close(file);
@@ -310,14 +277,13 @@ struct denial_file *denial_file_open(const struct denial_file_options *options)
 static bool flush_queue(struct denial_file *file)
 {
 	uint64_t end_ns = os_monotonic_ns() + CLOSE_TIMEOUT_NS;
-	struct timespec end = {(time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S)};
 	bool is_written;
 
 	pthread_mutex_lock(&file->mutex);
 	file->is_closing = true;
 	pthread_cond_broadcast(&file->changed);
 	while (!(file->is_idle && file->queue.len == 0) &&
-	       pthread_cond_timedwait(&file->changed, &file->mutex, &end) != ETIMEDOUT)
+	       condition_wait_until(&file->changed, &file->mutex, end_ns) != ETIMEDOUT)
 		;
 	is_written = file->is_idle && file->queue.len == 0;
 	file->is_abandoned = !is_written;

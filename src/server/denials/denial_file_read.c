@@ -2,7 +2,6 @@
  * denial_file_read.c: reads the files of denials when the server starts: the newest
  * DENIAL_FILE_READ_MAX bytes of them, from the oldest line to the newest.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,66 +12,29 @@
 #include "base/number.h"
 #include "server/denials/denial_file.h"
 #include "server/denials/denial_line.h"
+#include "server/denials/denial_path.h"
 
 #define WARNINGS_MAX 10 /* of lines that are skipped, at one start */
-#define NAME_MAX_LEN 4352
+#define MESSAGE_MAX  128
 
 struct file_reader {
 	const struct denial_file_options *options;
 	struct denial_sample *sample;
 	uint64_t read_count, skipped_count;
-	char name[NAME_MAX_LEN];        /* of the file that is read */
+	const char *name;               /* of the file that is read */
 	char line[DENIAL_TEXT_MAX + 2]; /* and its line */
 };
-
-static const char *name_of(struct file_reader *reader, uint64_t number)
-{
-	if (number == 0)
-		snprintf(reader->name, sizeof reader->name, "%s", reader->options->path);
-	else
-		snprintf(reader->name, sizeof reader->name, "%s.%llu", reader->options->path,
-		         (unsigned long long)number);
-	return reader->name;
-}
 
 static void warn_of_line(struct file_reader *reader, uint64_t line, const char *expected,
                          unsigned column)
 {
-	struct weir_error error;
+	char message[MESSAGE_MAX];
 
 	if (reader->skipped_count++ >= WARNINGS_MAX)
 		return;
-	snprintf(error.message, sizeof error.message, "expected %s", expected);
+	snprintf(message, sizeof message, "expected %s", expected);
 	log_event(reader->options->log, LOG_WARNING, "denial_skipped", {"file", reader->name},
-	          {"line", .number = line}, {"column", .number = column}, {"message", error.message});
-}
-
-/* Opens a file for reading. Returns -1 without a warning if there is none. */
-static int open_to_read(struct file_reader *reader, uint64_t number, uint64_t *size)
-{
-	const char *name = name_of(reader, number), *why = NULL;
-	int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	struct stat info;
-
-	if (fd < 0 && errno == ENOENT)
-		return -1;
-	if (fd < 0)
-		why = errno == ELOOP ? "expected a file, found a symbolic link" : strerror(errno);
-	else if (fstat(fd, &info) != 0)
-		why = strerror(errno);
-	else if (!S_ISREG(info.st_mode))
-		why = "expected a regular file, found another kind";
-	else if (info.st_uid != geteuid())
-		why = "expected a file of this user, found one of another";
-	if (!why) {
-		*size = (uint64_t)info.st_size;
-		return fd;
-	}
-	log_event(reader->options->log, LOG_WARNING, "denials_not_read", {"file", name},
-	          {"message", why});
-	if (fd >= 0)
-		close(fd);
-	return -1;
+	          {"line", .number = line}, {"column", .number = column}, {"message", message});
 }
 
 static void keep_line(struct file_reader *reader, size_t len, uint64_t number)
@@ -118,14 +80,19 @@ static void read_lines(struct file_reader *reader, FILE *stream, uint64_t skippe
 	}
 }
 
-static void read_one_file(struct file_reader *reader, uint64_t number, uint64_t bytes)
+static void read_one_file(struct file_reader *reader, const char *name, uint64_t bytes)
 {
-	uint64_t size;
-	int fd = open_to_read(reader, number, &size);
+	const char *why;
+	struct stat info;
+	int fd = denial_path_open(name, O_RDONLY, &info, &why);
 	FILE *stream = fd >= 0 ? fdopen(fd, "r") : NULL;
 
+	reader->name = name;
+	if (why)
+		log_event(reader->options->log, LOG_WARNING, "denials_not_read", {"file", name},
+		          {"message", why});
 	if (stream) {
-		read_lines(reader, stream, sat_sub(size, bytes));
+		read_lines(reader, stream, sat_sub((uint64_t)info.st_size, bytes));
 		fclose(stream);
 	} else if (fd >= 0) {
 		close(fd);
@@ -136,29 +103,31 @@ void denial_file_read(const struct denial_file_options *options, struct denial_s
 {
 	struct file_reader *reader = calloc(1, sizeof *reader);
 	uint64_t *bytes = calloc(options->files, sizeof *bytes); /* to read of each file */
+	char *name = malloc(strlen(options->path) + DENIAL_PATH_SUFFIX_MAX);
 	uint64_t space =
 	    u64_min(denial_sample_capacity(sample) * (DENIAL_TEXT_MAX + 1), DENIAL_FILE_READ_MAX);
 
-	if (reader && bytes && sample) {
+	if (reader && bytes && name && sample) {
 		reader->options = options;
 		reader->sample = sample;
 		for (uint64_t i = 0; i < options->files && space > 0; i++) {
 			uint64_t size = 0;
 			struct stat info;
 
-			if (lstat(name_of(reader, i), &info) == 0)
+			if (lstat(denial_path_of(options->path, i, name), &info) == 0)
 				size = (uint64_t)info.st_size;
 			bytes[i] = u64_min(size, space);
 			space -= bytes[i];
 		}
 		for (uint64_t i = options->files; i-- > 0;)
 			if (bytes[i] > 0)
-				read_one_file(reader, i, bytes[i]);
+				read_one_file(reader, denial_path_of(options->path, i, name), bytes[i]);
 		if (reader->read_count + reader->skipped_count > 0)
 			log_event(options->log, LOG_INFO, "denials_read", {"file", options->path},
 			          {"denials", .number = reader->read_count},
 			          {"skipped", .number = reader->skipped_count});
 	}
+	free(name);
 	free(bytes);
 	free(reader);
 }
