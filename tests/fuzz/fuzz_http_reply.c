@@ -3,18 +3,9 @@
 #include <stdlib.h>
 
 #include "client/http_reply.h"
+#include "fuzz_pieces.h"
 
 #define BODY_MAX 256
-
-/* The next piece of *rest. */
-static struct slice cut_piece(struct slice *rest)
-{
-	size_t len = (unsigned char)*rest->data;
-	struct slice piece = {rest->data + 1, len < rest->len - 1 ? len : rest->len - 1};
-
-	*rest = (struct slice){piece.data + piece.len, rest->len - 1 - piece.len};
-	return piece;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

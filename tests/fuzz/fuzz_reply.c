@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "fuzz_pieces.h"
 #include "redis/network/connection.h"
 #include "redis/nodes/cluster.h"
 #include "redis/nodes/sentinels.h"
@@ -85,16 +86,6 @@ static void replied(struct pending_reply *call, const struct redis_reply *reply)
 		ask_sentinel(reply);
 	}
 	told++;
-}
-
-/* The next piece of *rest. */
-static struct slice cut_piece(struct slice *rest)
-{
-	size_t len = (unsigned char)*rest->data;
-	struct slice piece = {rest->data + 1, len < rest->len - 1 ? len : rest->len - 1};
-
-	*rest = (struct slice){piece.data + piece.len, rest->len - 1 - piece.len};
-	return piece;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
