@@ -46,7 +46,7 @@ FILE = {
     "store_poll": ("time from 1ms to 1m", "50ms", "How often a waiting request looks for places that other servers freed."),
     "ipv6_prefix": ("number from 1 to 128", "64", "How many bits of an IPv6 address make a key."),
     "path_variants": ("`yes` or `no`", "no", "Whether `path` in rules also means its variants, such as `/login/` and `/LOGIN`."),
-    "retry_jitter": ("decimal from 0 to 1", "0", "Up to which part, by chance, denied clients are told to wait longer."),
+    "retry_jitter": ("decimal from 0 to 1", "0", "The most that is added, by chance, to the wait of a denied client, as a part of it."),
     "trusted_proxies": ("list of addresses", None, "The proxies whose `X-Forwarded-For` counts."),
     "auth": ("`yes`, `no` or `reports`", "yes", "Whether requests of proxies at `/auth` are answered; `reports`: "
              "answers have a permit, which the proxy reports."),

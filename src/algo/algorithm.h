@@ -50,7 +50,7 @@ struct algorithm {
 	const char *sample; /* parameters for the simulator's comparison, some 100 a minute, or NULL */
 
 	enum algo_record record; /* the form of its wide states; algorithms without one have a `step` */
-	/* What becomes of a request that is never reported, where its permits are; or NULL. */
+	/* The fate of a request that is never reported, or NULL for limits without reports. */
 	const char *unreported;
 	bool paced;          /* a request may have to wait for its start */
 	bool judges;         /* it decides by outcomes of requests: its permits are reported */

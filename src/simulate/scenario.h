@@ -12,7 +12,7 @@
 #include "simulate/input/format.h"
 #include "simulate/report/tally.h"
 
-/* What a rule in shadow mode would have done to the requests that it applied to. */
+/* How many requests a rule in shadow mode applied to, and how many it would have denied. */
 struct shadow_count {
 	uint64_t asked, denied; /* requests */
 	uint64_t last_request;  /* the number of the last one, plus 1: a rule may have several limits */

@@ -20,7 +20,7 @@ static const struct flag flags[] = {
     SERVER_FLAGS(SERVER_RESP),
 };
 
-/* What the user asks, and where. */
+/* The question of the user, and the server to ask. */
 struct ask {
 	struct question question;
 	struct weir_attribute *attributes;

@@ -5,7 +5,7 @@
 #include "cli/remote/server_flags.h"
 #include "client/http_reply.h"
 
-/* What a server may send: /v1/stats is the longest answer, with at most 16 MiB. */
+/* The bound of an answer. That of /v1/stats is the longest, with at most 16 MiB. */
 #define CALL_ANSWER_MAX ((size_t)32 << 20)
 
 #define CALL_CONNECT_S 5  /* the most seconds for connecting */

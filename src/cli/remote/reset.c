@@ -10,7 +10,6 @@ static int reset_key(const struct server_flags *server, const struct question *q
 	struct question_answer answer;
 	struct weir_error error;
 	enum question_result result = question_ask(server, question, &answer, &error);
-	char text[160];
 
 	arena_free(&answer.memory);
 	if (result != QUESTION_ANSWERED) {
@@ -20,9 +19,8 @@ static int reset_key(const struct server_flags *server, const struct question *q
 	command_print_escaped(stdout, question->limit);
 	putchar(' ');
 	command_print_escaped(stdout, question->key);
-	snprintf(text, sizeof text, ": reset, %llu of %llu left\n",
-	         (unsigned long long)answer.remaining, (unsigned long long)answer.quota);
-	fputs(text, stdout);
+	printf(": reset, %llu of %llu left\n", (unsigned long long)answer.remaining,
+	       (unsigned long long)answer.quota);
 	return 0;
 }
 

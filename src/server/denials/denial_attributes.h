@@ -2,9 +2,9 @@
  * denial_attributes.h: chooses the attributes of a request that are kept with its denial, and shows
  * them as JSON.
  *
- * What visitors' browsers send in headers, cookies and parameters may be a password, so digests
- * stand for these values. With `key: digest` digests stand for the values that a rule counts by,
- * too, since these name visitors. /v1/key answers with the digest of a value.
+ * A header, cookie or parameter of a visitor's request may be a password, so digests stand for
+ * their values. With `key: digest` digests stand for the values that a rule counts by, too, since
+ * these name visitors. /v1/key answers with the digest of a value.
  */
 #ifndef SERVER_DENIAL_ATTRIBUTES_H
 #define SERVER_DENIAL_ATTRIBUTES_H

@@ -4,8 +4,8 @@
  *
  * PATH has the newest; when it is full it becomes PATH.1, that becomes PATH.2, and so on. They take
  * at most `rotate` x `files` bytes. A thread writes the lines, so no loop waits for a disk.
- * DENIAL_FILE_QUEUE_MAX bytes may wait for it. What finds no space there or on the disk is lost and
- * counted, and the log has one warning.
+ * DENIAL_FILE_QUEUE_MAX bytes may wait for it. A line that finds no space there or on the disk is
+ * lost and counted, and the log has one warning.
  *
  * The files may have been changed by others: a symbolic link, a file of another user, and a file
  * that does not begin as ours are not written; lines that are no denials are skipped with a

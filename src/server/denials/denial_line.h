@@ -4,12 +4,13 @@
 
 #include "server/denials/denial_sample.h"
 
-/* What was read. Texts are in the memory of the line, attributes in the buffer. */
+/* A denial as it was read. Its texts are in the memory of the line, its attributes in the buffer.
+ */
 struct denial_line {
 	struct denial denial;
 	char id[DENIAL_ID_TEXT];
 	struct buffer attributes; /* to be freed, also after an error */
-	/* after an error: what was expected, and in which column */
+	/* after an error: the expected text, and its column */
 	const char *expected;
 	unsigned column;
 };

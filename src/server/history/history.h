@@ -41,8 +41,8 @@ struct history *history_open(const struct metrics *metrics, struct history_time 
 void history_close(struct history *history);
 
 /**
- * Appends the points of all seconds that have ended since the last call. It should be called once
- * a second; what was counted in several seconds is divided evenly among them.
+ * Appends the points of all seconds that have ended since the last call. Call it once a
+ * second: counts of several seconds are divided evenly among them.
  */
 void history_count(struct history *history, struct history_time now);
 

@@ -1,6 +1,6 @@
 /*
- * server_status.h: shows what a server runs, as /v1/status: since when, on which addresses, by
- * which configuration, with which stores, and what is open or waits.
+ * server_status.h: has the facts that /v1/status shows: the start of the server, its listeners, files
+ * and stores.
  */
 #ifndef SERVER_SERVER_STATUS_H
 #define SERVER_SERVER_STATUS_H

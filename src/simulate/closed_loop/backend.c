@@ -341,7 +341,7 @@ static void handle_event(struct backend *backend)
 	}
 }
 
-/* What comes first: the end, an arrival, a client that gives up, an event. */
+/* Runs the earliest step: the end, an arrival, a client that gives up, or an event. */
 static void step(struct backend *backend, uint64_t until_ns)
 {
 	uint64_t gives_up_ns = UINT64_MAX, event_ns = UINT64_MAX;

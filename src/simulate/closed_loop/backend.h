@@ -40,7 +40,7 @@ struct backend_options {
 	uint64_t attempts_max; /* of all clients together; 0 means no bound */
 };
 
-/* What arrives in an open loop: `load` is a part of the capacity, `low` the share that has the
+/* The requests of an open loop: `load` is a part of the capacity, `low` the share that has the
  * second priority. */
 struct backend_demand {
 	double load, low;

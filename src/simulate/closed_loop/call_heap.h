@@ -1,4 +1,7 @@
-/* call_heap.h: what is to happen in the model, by time; at one time by the order of scheduling. */
+/*
+ * call_heap.h: the future events of the model by time, and events of one time in the order of
+ * scheduling. base/heap.h keeps no order among those, so two runs of a seed could differ.
+ */
 #ifndef SIMULATE_CALL_HEAP_H
 #define SIMULATE_CALL_HEAP_H
 

@@ -60,7 +60,7 @@ double experiment_capacity(const struct experiment *experiment)
 	return experiment->workers * (double)NS_PER_S / (double)experiment->service_ns;
 }
 
-/* What the model's callbacks need. */
+/* The context of the model's callbacks. */
 struct observer {
 	struct gate *gate;
 	struct histogram *latencies; /* of the current part */
