@@ -241,6 +241,20 @@ def cpu_seconds(server):
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
+def until_at_rest(server):
+    """Waits for a second in which the server uses at most a twentieth of a processor.
+
+    On a busy machine that need not be the first second. A server that polls never has one."""
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def at_rest():
+        before = cpu_seconds(server)
+        time.sleep(1)
+        return round((cpu_seconds(server) - before) * ticks) <= ticks // 20
+
+    until(at_rest, "a second at rest")
+
+
 def until_pending(server, n):
     """Waits until `n` answers are pending."""
     until(lambda: metric(server, "weir_answers_pending") == n, f"{n} to be pending")

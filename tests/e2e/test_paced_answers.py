@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from harness import BUILD, PATIENCE, Http, Server, Wire, cpu_seconds, encode, metric, until, until_pending
+from harness import BUILD, PATIENCE, Http, Server, Wire, encode, metric, until, until_at_rest, until_pending
 
 CONFIG = """
 limits:
@@ -309,9 +309,7 @@ def test_thousands_of_pending_requests_cost_bounded_memory_and_no_cpu_time(serve
             for _ in range(many):
                 stack.enter_context(send_slow(server, key))
             until_pending(server, many - 1)
-            before = cpu_seconds(server)
-            time.sleep(1)
-            assert cpu_seconds(server) - before <= 0.05
+            until_at_rest(server)
             with open(f"/proc/{server.process.pid}/statm", encoding="ascii") as statm:
                 resident = int(statm.read().split()[1]) * 4096
             assert resident < 64 << 20
