@@ -7,15 +7,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Shows the denial as a sample of one does, without the brackets of the list. */
+/* Writes the denial's line, of the JSON that a sample of one lists between its brackets. */
 static struct slice show(const struct denial_line *line, struct buffer *out)
 {
 	struct denial_sample *sample = denial_sample_open(1);
+	struct buffer list = {0};
 
 	denial_sample_restore(sample, &line->denial, line->id);
-	denial_sample_list(sample, &(struct denial_filter){.count_max = 1}, out);
+	denial_sample_list(sample, &(struct denial_filter){.count_max = 1}, &list);
 	denial_sample_close(sample);
-	return (struct slice){out->data + 1, out->len - 2};
+	denial_line_write(out, (struct slice){list.data + 1, list.len - 2}, line->denial.values);
+	buffer_free(&list);
+	return (struct slice){out->data, out->len - 1}; /* without its newline */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -24,7 +24,7 @@
 /* The time between two warnings that the key has an unusable value. */
 #define WARNING_INTERVAL_NS (3600 * NS_PER_S)
 
-#define DIGITS 32
+#define DIGITS (PERMIT_SECRET_TEXT - 1)
 
 /* The commands of a call, in the order in which they are sent. The last one is PEXPIRE. */
 enum { COMMAND_SET, COMMAND_GET, COMMAND_RENEW, COMMANDS_MAX };
@@ -68,14 +68,19 @@ const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, s
 	return i < count ? &secrets->keys[count - 1 - i] : own;
 }
 
-void key_digest_write(const struct permit_secrets *secrets, const struct hash_key *own,
-                      struct slice key, char out[KEY_DIGEST_TEXT])
+void key_digest_write_by(const struct hash_key *secret, struct slice key, char out[KEY_DIGEST_TEXT])
 {
 	static const char salt[] = "key digest"; /* no other text is hashed with the secret under it */
-	struct hash_key derived = hash_mac(permit_secrets_at(secrets, 0, own), salt, sizeof salt);
+	struct hash_key derived = hash_mac(secret, salt, sizeof salt);
 
 	snprintf(out, KEY_DIGEST_TEXT, "%016llx",
 	         (unsigned long long)hash_bytes(&derived, key.data, key.len));
+}
+
+void key_digest_write(const struct permit_secrets *secrets, const struct hash_key *own,
+                      struct slice key, char out[KEY_DIGEST_TEXT])
+{
+	key_digest_write_by(permit_secrets_at(secrets, 0, own), key, out);
 }
 
 /* Secrets are never removed: permits may have been written under them. */
@@ -104,10 +109,21 @@ static bool read_half(const char *digits, uint64_t *out)
 	return true;
 }
 
-static bool read_key(struct slice text, struct hash_key *key)
+bool permit_secret_read(struct slice text, struct hash_key *secret)
 {
-	return text.len == DIGITS && read_half(text.data, &key->k0) &&
-	       read_half(text.data + DIGITS / 2, &key->k1);
+	struct hash_key key;
+	bool is_secret = text.len == DIGITS && read_half(text.data, &key.k0) &&
+	                 read_half(text.data + DIGITS / 2, &key.k1);
+
+	if (is_secret)
+		*secret = key;
+	return is_secret;
+}
+
+void permit_secret_write(const struct hash_key *secret, char out[PERMIT_SECRET_TEXT])
+{
+	snprintf(out, PERMIT_SECRET_TEXT, "%016llx%016llx", (unsigned long long)secret->k0,
+	         (unsigned long long)secret->k1);
 }
 
 /* Ends a call; the next one follows after `pause_ns`. */
@@ -199,7 +215,7 @@ static void on_reply(struct pending_reply *call, const struct redis_reply *reply
 	keeper->reply_count++;
 	if (!reply || !is_get)
 		return;
-	if (reply->type != REDIS_TEXT || !read_key(reply->text, &key)) {
+	if (reply->type != REDIS_TEXT || !permit_secret_read(reply->text, &key)) {
 		handle_other_reply(keeper, reply);
 		return;
 	}
@@ -221,10 +237,9 @@ static void send_commands(void *context)
 	struct secret_keeper *keeper = context;
 	const struct hash_key *newest = permit_secrets_at(keeper->secrets, 0, &keeper->own_draw);
 	struct slice key = slice_of(keeper->key), life = SLICE(LIFETIME_MS);
-	char digits[DIGITS + 1];
+	char digits[PERMIT_SECRET_TEXT];
 
-	snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)newest->k0,
-	         (unsigned long long)newest->k1);
+	permit_secret_write(newest, digits);
 	send_command(
 	    keeper,
 	    (struct slice[]){SLICE("SET"), key, {digits, DIGITS}, SLICE("NX"), SLICE("PX"), life}, 6);

@@ -29,7 +29,7 @@ static struct slice name_or_digest(const struct decider *decider, const struct p
 
 	if (!step->key_is_secret)
 		return step->key_name;
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
+	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
 	return slice_of(digest);
 }
 

@@ -18,6 +18,7 @@
 #include "base/os/deadline.h"
 #include "base/os/os.h"
 #include "base/os/thread.h"
+#include "server/denials/denial_line.h"
 #include "server/denials/denial_path.h"
 
 #define CLOSE_TIMEOUT_NS NS_PER_S
@@ -82,7 +83,7 @@ static const char *refuse_file(int fd, const struct stat *info)
 /* Cuts off a last line that has no end, which a crash or a full disk has left. */
 static bool cut_torn_line(int fd, uint64_t *size)
 {
-	char tail[2 * DENIAL_TEXT_MAX];
+	char tail[2 * DENIAL_LINE_MAX];
 	size_t n = u64_min(*size, sizeof tail);
 
 	if (n == 0)
@@ -215,16 +216,15 @@ static void *run_writer(void *argument)
 	return NULL;
 }
 
-void denial_file_add(struct denial_file *file, struct slice json)
+void denial_file_add(struct denial_file *file, struct slice json, struct slice values)
 {
 	bool fits;
 
 	pthread_mutex_lock(&file->mutex);
-	fits = file->queue.len + json.len < DENIAL_FILE_QUEUE_MAX &&
-	       buffer_reserve(&file->queue, json.len + 1) != NULL;
+	fits = file->queue.len + DENIAL_LINE_MAX < DENIAL_FILE_QUEUE_MAX &&
+	       buffer_reserve(&file->queue, DENIAL_LINE_MAX + 1) != NULL;
 	if (fits) {
-		buffer_add_slice(&file->queue, json);
-		buffer_add(&file->queue, "\n", 1);
+		denial_line_write(&file->queue, json, values);
 		pthread_cond_broadcast(&file->changed);
 	}
 	file->queue.failed = false; /* a line that found no memory is lost, later ones may find it */

@@ -1,6 +1,6 @@
 /*
- * denial_file.h: keeps denials in files, so that they outlast a restart: JSON lines, as /v1/denials
- * shows them.
+ * denial_file.h: keeps denials in files, so that they outlast a restart: JSON lines
+ * (denial_line.h).
  *
  * PATH has the newest; when it is full it becomes PATH.1, that becomes PATH.2, and so on. They take
  * at most `rotate` x `files` bytes. A thread writes the lines, so no loop waits for a disk.
@@ -38,8 +38,8 @@ struct denial_file *denial_file_open(const struct denial_file_options *options);
 /** Waits up to a second for lines that are not written yet. NULL does nothing. */
 void denial_file_close(struct denial_file *file);
 
-/** Queues a line, which is a JSON object without its newline. Any thread may call it. */
-void denial_file_add(struct denial_file *file, struct slice json);
+/** Queues the line of a denial (denial_line.h). Any thread may call it. */
+void denial_file_add(struct denial_file *file, struct slice json, struct slice values);
 
 /** Whether a file (or NULL) has the options that a configuration wants. */
 bool denial_file_is_of(const struct denial_file *file, const struct rules_denials *denials);

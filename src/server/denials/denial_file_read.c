@@ -17,12 +17,14 @@
 #define WARNINGS_MAX 10 /* of lines that are skipped, at one start */
 #define MESSAGE_MAX  128
 
+_Static_assert(DENIAL_LINE_MAX == 5136, "a warning has the number");
+
 struct file_reader {
 	const struct denial_file_options *options;
 	struct denial_sample *sample;
 	uint64_t read_count, skipped_count;
 	const char *name;               /* of the file that is read */
-	char line[DENIAL_TEXT_MAX + 2]; /* and its line */
+	char line[DENIAL_LINE_MAX + 2]; /* and its line */
 };
 
 static void warn_of_line(struct file_reader *reader, uint64_t line, const char *expected,
@@ -64,13 +66,13 @@ static void read_lines(struct file_reader *reader, FILE *stream, uint64_t skippe
 	while ((c = getc_unlocked(stream)) != EOF) {
 		at++;
 		if (c != '\n') {
-			is_long |= len == DENIAL_TEXT_MAX;
+			is_long |= len == DENIAL_LINE_MAX;
 			reader->line[len] = (char)c;
-			len += len < DENIAL_TEXT_MAX;
+			len += len < DENIAL_LINE_MAX;
 			continue;
 		}
 		if (begin >= skipped && is_long)
-			warn_of_line(reader, number, "a line of 4096 bytes at most", DENIAL_TEXT_MAX);
+			warn_of_line(reader, number, "a line of 5136 bytes at most", DENIAL_LINE_MAX);
 		else if (begin >= skipped)
 			keep_line(reader, len, number);
 		number++;
@@ -105,7 +107,7 @@ void denial_file_read(const struct denial_file_options *options, struct denial_s
 	uint64_t *bytes = calloc(options->files, sizeof *bytes); /* to read of each file */
 	char *name = malloc(strlen(options->path) + DENIAL_PATH_SUFFIX_MAX);
 	uint64_t space =
-	    u64_min(denial_sample_capacity(sample) * (DENIAL_TEXT_MAX + 1), DENIAL_FILE_READ_MAX);
+	    u64_min(denial_sample_capacity(sample) * (DENIAL_LINE_MAX + 1), DENIAL_FILE_READ_MAX);
 
 	if (reader && bytes && name && sample) {
 		reader->options = options;

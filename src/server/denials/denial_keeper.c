@@ -41,7 +41,7 @@ static bool keep_and_send(struct decider *decider, const struct denial *denial,
 	if (is_followed && json.len > 0)
 		events_add(shared->denial_events, "denial", (struct slice){json.data, json.len});
 	if (shared->denial_file && json.len > 0)
-		denial_file_add(shared->denial_file, (struct slice){json.data, json.len});
+		denial_file_add(shared->denial_file, (struct slice){json.data, json.len}, denial->values);
 	buffer_free(&json);
 	return stored;
 }
@@ -62,7 +62,7 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	    .shadow = step->shadow,
 	};
 
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), step->key_name, digest);
+	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
 	denial.key = key_to_show(decider, step, digest);
 	denial_attributes_add_json(decider, plan, step, &attributes);
 	if (!attributes.failed)

@@ -1,6 +1,6 @@
 /*
- * denial_line.c: reads a denial from a line of JSON. The line may have been changed by another
- * program, so each member is checked, and attributes are copied text by text.
+ * denial_line.c: writes and reads a denial as a line of JSON. A line that is read may have been
+ * changed by another program, so each member is checked, and attributes are copied text by text.
  */
 #include "server/denials/denial_line.h"
 
@@ -10,7 +10,7 @@
 #include "base/text/json.h"
 #include "base/time/timestamp.h"
 
-/* The members that a denial must have, as a set. */
+/* The members of a denial, as a set. */
 enum {
 	HAS_ID = 1,
 	HAS_TIME = 2,
@@ -21,7 +21,8 @@ enum {
 	HAS_RETRY = 64,
 	HAS_SHADOW = 128,
 	HAS_ATTRIBUTES = 256,
-	HAS_ALL = 511,
+	HAS_ALL = 511,    /* that a denial must have */
+	HAS_VALUES = 512, /* a denial of a key without attributes has none */
 };
 
 /*
@@ -158,6 +159,17 @@ static bool read_kept_attributes(struct json *json, struct denial_line *line)
 	return !json->expected && !out->failed;
 }
 
+static bool read_kept_values(struct json *json, struct denial_line *line)
+{
+	struct slice *values = &line->denial.values;
+
+	if (!read_name(json, values))
+		return false;
+	return (values->len % DENIAL_DIGEST == 0 && values->len <= DENIAL_VALUES_MAX &&
+	        strspn(values->data, "0123456789abcdef") == values->len) ||
+	       json_fail(json, "digests of 16 hexadecimal digits each");
+}
+
 static const struct member {
 	struct slice name;
 	unsigned flag;
@@ -172,6 +184,7 @@ static const struct member {
     {SLICE("retry_after_ms"), HAS_RETRY, read_kept_retry},
     {SLICE("shadow"), HAS_SHADOW, read_kept_shadow},
     {SLICE("attributes"), HAS_ATTRIBUTES, read_kept_attributes},
+    {SLICE("values"), HAS_VALUES, read_kept_values},
 };
 
 /* Reads the value of a member; skips one that a later version may have added. */
@@ -200,11 +213,22 @@ bool denial_line_read(char *line, size_t len, struct denial_line *out)
 		while (json_more(&json, '}') && json_name(&json, &name) &&
 		       read_member(&json, name, out, &found))
 			;
-	if (!json.expected && found != HAS_ALL)
+	if (!json.expected && (found & HAS_ALL) != HAS_ALL)
 		json_fail(&json, "id, time, rule, limit, key, reason, retry_after_ms, shadow, attributes");
 	if (!json.expected)
 		json_end(&json);
 	out->expected = json.expected ? json.expected : out->attributes.failed ? "memory" : NULL;
 	out->column = (unsigned)(json.at - line) + 1;
 	return out->expected == NULL;
+}
+
+void denial_line_write(struct buffer *out, struct slice json, struct slice values)
+{
+	buffer_add(out, json.data, json.len - 1); /* without its last brace */
+	if (values.len > 0 && values.len <= DENIAL_VALUES_MAX) {
+		buffer_add_text(out, ",\"values\":\"");
+		buffer_add_slice(out, values);
+		buffer_add(out, "\"", 1);
+	}
+	buffer_add(out, "}\n", 2);
 }

@@ -4,6 +4,7 @@
  */
 #include "server/denials/denial_list.h"
 
+#include "base/number.h"
 #include "rules/rate.h"
 #include "server/requests/work_error.h"
 
@@ -21,6 +22,19 @@ static void set_body(struct decider *decider, struct work *work, struct buffer *
 	buffer_free(body);
 }
 
+/* A Redis may have got its secret, or another one, after denials were kept: writes the digest by
+ * each secret. */
+static struct slice write_digests(const struct worker_shared *shared, struct slice key, char *out)
+{
+	const struct permit_secrets *secrets = &shared->permit_secrets;
+	size_t n = u64_min(permit_secrets_count(secrets), PERMIT_SECRETS_MAX + 1);
+
+	for (size_t i = 0; i < n; i++)
+		key_digest_write_by(permit_secrets_at(secrets, i, &shared->digest_secret), key,
+		                    out + i * DENIAL_DIGEST);
+	return (struct slice){out, n * DENIAL_DIGEST};
+}
+
 void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->full_request;
@@ -29,7 +43,7 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 	                               .limit = request->limit,
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
-	char digest[KEY_DIGEST_TEXT];
+	char digests[(PERMIT_SECRETS_MAX + 1) * DENIAL_DIGEST + 1];
 	struct buffer body = {0};
 
 	if (request->since.len > 0 &&
@@ -37,8 +51,7 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 		work_fail_name(decider, work, WEIR_EINVAL, SINCE_EXPECTED, request->since);
 		return;
 	}
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), request->key, digest);
-	filter.key_digest = request->key.len > 0 ? slice_of(digest) : (struct slice){NULL, 0};
+	filter.key_digests = write_digests(shared, request->key, digests);
 	denial_sample_list(shared->denials, &filter, &body);
 	set_body(decider, work, &body, reply);
 }
@@ -49,7 +62,7 @@ void denial_list_finish_digest(struct decider *decider, struct work *work, struc
 	char digest[KEY_DIGEST_TEXT];
 	struct buffer body = {0};
 
-	key_digest_write(&shared->permit_secrets, engine_secret(shared->table), work->full_request->key,
+	key_digest_write(&shared->permit_secrets, &shared->digest_secret, work->full_request->key,
 	                 digest);
 	buffer_printf(&body, "{\"digest\":\"%s\"}", digest);
 	set_body(decider, work, &body, reply);

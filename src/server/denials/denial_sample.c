@@ -172,11 +172,21 @@ static bool has_digest(struct slice values, struct slice digest)
 	return false;
 }
 
+static bool is_of_key(struct slice wanted, struct slice key, struct slice values)
+{
+	return slice_equal(wanted, key) || has_digest(values, wanted);
+}
+
 static bool admits_key(const struct denial_filter *filter, struct slice key, struct slice values)
 {
-	return filter->key.len == 0 || slice_equal(filter->key, key) ||
-	       slice_equal(filter->key_digest, key) || has_digest(values, filter->key) ||
-	       has_digest(values, filter->key_digest);
+	struct slice digests = filter->key_digests;
+
+	if (filter->key.len == 0 || is_of_key(filter->key, key, values))
+		return true;
+	while (digests.len >= DENIAL_DIGEST)
+		if (is_of_key(cut(&digests, DENIAL_DIGEST), key, values))
+			return true;
+	return false;
 }
 
 static bool admits(const struct denial_filter *filter, const struct slot *slot)

@@ -84,7 +84,8 @@ void denial_sample_restore(struct denial_sample *sample, const struct denial *de
 
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {
-	struct slice key, key_digest; /* either stands for the key, or for a value of it */
+	struct slice key;         /* the key, or a value of it, or the digest of either */
+	struct slice key_digests; /* of `key`, by each secret that may have made it */
 	struct slice limit, rule;
 	uint64_t since_ns; /* Unix */
 	size_t count_max;

@@ -39,6 +39,7 @@ struct worker_shared {
 	struct events *denial_events; /* denials that are kept, while clients follow them */
 	struct stores stores;
 	struct permit_secrets permit_secrets;
+	struct hash_key digest_secret; /* keys the digests of keys while no Redis has a secret */
 	struct overrides overrides;
 	struct reload_requests reload_requests;
 	struct quorum_groups quorum_groups;

@@ -17,6 +17,7 @@
 #include "rules/model.h"
 #include "server/config/reload.h"
 #include "server/denials/denial_keeper.h"
+#include "server/denials/denial_secret.h"
 #include "server/start/service_manager.h"
 #include "server/stores/quorum_group.h"
 #include "server/stores/reports.h"
@@ -85,6 +86,21 @@ static void wake_for_events(struct server *server, void (*wake)(void *context))
 	events_wake(server->shared.denial_events, wake, server);
 }
 
+/*
+ * Sets the secret of digests to the table's, or, if that is new at each start and denials are
+ * written to files, to the one beside these files.
+ */
+static int choose_digest_secret(struct server *server, struct weir_error *error)
+{
+	struct worker_shared *shared = &server->shared;
+	const struct rules_denials *denials = &server->config->rules->denials;
+
+	shared->digest_secret = *engine_secret(shared->table);
+	if (!denials->file || !shared->denials || *server->plan.path)
+		return WEIR_OK;
+	return denial_secret_open(denials->file, shared->log, &shared->digest_secret, error);
+}
+
 /* Reads the files of denials, and opens the newest of them. */
 static int open_denial_file(struct server *server, struct weir_error *error)
 {
@@ -134,6 +150,8 @@ static int open_server(struct server *server, struct weir_error *error)
 	    .group = server->plan.group,
 	};
 	status = weir_table_open(&options, &shared->table, error);
+	if (status == WEIR_OK)
+		status = choose_digest_secret(server, error);
 	if (status == WEIR_OK)
 		status = open_denial_file(server, error);
 	if (status == WEIR_OK)

@@ -81,15 +81,17 @@ static void a_filter_admits_whole_names(void **state)
 	add(sample, denial_of("a", "bone", NOW));
 	add(sample, denial_of("ab", "one", NOW));
 	add(sample, direct);
-	add(sample, denial_of("digest", "one", NOW));
+	add(sample, denial_of("aaaaaaaaaaaaaaaa", "one", NOW));
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("a")}), "a ");
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("ab")}), "ab ab ");
-	assert_string_equal(keys_listed(sample, (struct denial_filter){.key = SLICE("x"),
-	                                                               .key_digest = SLICE("digest")}),
-	                    "digest ");
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.key = SLICE("x"),
+	                                               .key_digests =
+	                                                   SLICE("bbbbbbbbbbbbbbbbaaaaaaaaaaaaaaaa")}),
+	    "aaaaaaaaaaaaaaaa ");
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.limit = SLICE("bone")}), "a ");
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.rule = SLICE("rule")}),
-	                    "digest ab a ");
+	                    "aaaaaaaaaaaaaaaa ab a ");
 	denial_sample_close(sample);
 }
 
@@ -107,7 +109,7 @@ static void a_filter_admits_whole_digests_of_values(void **state)
 	    "3:ask3:ann ");
 	assert_string_equal(
 	    keys_listed(sample, (struct denial_filter){.key = SLICE("ask"),
-	                                               .key_digest = SLICE("00000000000000aa")}),
+	                                               .key_digests = SLICE("00000000000000aa")}),
 	    "3:ask3:ann ");
 	assert_string_equal(
 	    keys_listed(sample, (struct denial_filter){.key = SLICE("aa11111111111111")}), "");
