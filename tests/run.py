@@ -297,8 +297,8 @@ def pytest(form, paths, *flags, name=None, timeout=STEP_SECONDS):
            "HYPOTHESIS_STORAGE_DIRECTORY": str(BUILD / "hypothesis")}
     if form == "asan" and paths[0].startswith("tests/model"):
         # What is decided the plain form looks at for longer; this one at what the memory holds.
-        env["WEIR_TEST_EXAMPLES"] = os.environ.get("WEIR_TEST_EXAMPLES", "150")
-        env["WEIR_TEST_STORMS"] = os.environ.get("WEIR_TEST_STORMS", "3")
+        env["WEIR_TEST_EXAMPLES"] = os.environ.get("WEIR_TEST_EXAMPLES", "60")
+        env["WEIR_TEST_STORMS"] = os.environ.get("WEIR_TEST_STORMS", "1")
         # The library is loaded into an interpreter that knows nothing of sanitizers.
         _, runtime = run(["gcc", "-print-file-name=libasan.so"])
         env["LD_PRELOAD"] = runtime.strip()
