@@ -218,4 +218,5 @@ denials: {{ headers: yes }}
         denied = denial_fields(server, {"path": path, "user": "ann"})
         [kept] = denials(server, f"?rule={rule}")
         assert denied == {"rule": rule, "limit": limit, "decision": kept["id"]}
-        assert denial_fields(server, {"path": "/no"}) == {"rule": "listed"}
+        denied = denial_fields(server, {"path": "/no"})
+        assert denied == {"rule": "listed", "decision": denials(server, "?rule=listed")[0]["id"]}

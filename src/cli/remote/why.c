@@ -84,17 +84,18 @@ static void add_denial(struct table *table, struct slice denial)
 	struct json_member members[] = {{"id", {0}},     {"time", {0}},      {"rule", {0}},
 	                                {"limit", {0}},  {"reason", {0}},    {"retry_after_ms", {0}},
 	                                {"shadow", {0}}, {"attributes", {0}}};
-	struct slice time, rule;
+	struct slice time, rule, limit;
 
 	json_members_read(denial, members, COUNT);
 	time = json_value_text(members[TIME].value);
 	rule = json_value_text(members[RULE].value);
+	limit = json_value_text(members[OF_LIMIT].value);
 	table_add(table, time);
 	if (json_value_is_true(members[SHADOW].value))
 		table_printf(table, "%.*s (shadow)", (int)u64_min(rule.len, 200), rule.data);
 	else
 		table_add(table, rule.len > 0 ? rule : SLICE("-"));
-	table_add(table, json_value_text(members[OF_LIMIT].value));
+	table_add(table, limit.len > 0 ? limit : SLICE("-"));
 	table_add(table, json_value_text(members[REASON].value));
 	add_retry_time(table, time, json_value_u64(members[RETRY].value));
 	table_add(table, json_value_text(members[ID].value));

@@ -53,7 +53,7 @@ function denialsOf(denials) {
 		el("th", {scope: "col"}, text)))), el("tbody", {}));
 	table.tBodies[0].append(...denials.map(denial => el("tr", {title: `id ${denial.id}`},
 		el("td", {}, timeText(denial.time)),
-		el("td", {dataset: {label: "Rule"}}, denial.rule || "–"), el("td", {dataset: {label: "Limit"}}, denial.limit),
+		el("td", {dataset: {label: "Rule"}}, denial.rule || "–"), el("td", {dataset: {label: "Limit"}}, denial.limit || "–"),
 		el("td", {dataset: {label: "Reason"}}, el("span", {className: denial.shadow ? "tag shadow" : ""},
 			`${denial.reason.replaceAll("_", " ")}${denial.shadow ? " in shadow" : ""}`)))));
 	return [el("h3", {}, "Its last denials"), table];

@@ -47,20 +47,31 @@ static bool is_repeated(const struct plan_attributes *attributes, size_t i)
 	return false;
 }
 
+/*
+ * Whether the value of the attribute finds a denial by the rule, because the rule counts by it. A
+ * rule that denies without limits has no key; there the rule must match by the attribute.
+ */
+static bool finds_denial(const struct rules_rule *rule, const char *name)
+{
+	return rule->limit_count > 0 ? counts_by(rule, name) : matches_by(rule, name);
+}
+
 bool denial_attributes_are_kept(const struct decider *decider, const struct plan *plan, size_t i)
 {
 	const struct rules_denials *denials = &decider->config->rules->denials;
 	const char *name = plan->attributes.items[i].name;
-	const struct rules_rule *last = NULL;
+	const struct rules_rule *last = NULL, *answering = plan->answering_rule;
 
 	if (!decider->shared->denials)
 		return false;
+	if (answering && (is_chosen(denials, answering, name) || finds_denial(answering, name)))
+		return true;
 	for (size_t step = 0; step < plan->step_count; step++) {
 		const struct rules_rule *rule = plan->steps[step].rule;
 
 		if (rule == last) /* the steps of a rule are next to each other */
 			continue;
-		if (is_chosen(denials, rule, name) || (rule && counts_by(rule, name)))
+		if (is_chosen(denials, rule, name) || (rule && finds_denial(rule, name)))
 			return true;
 		last = rule;
 	}
@@ -124,7 +135,7 @@ void denial_attributes_add_values(const struct decider *decider, const struct pl
 		const struct weir_attribute *attribute = &plan->attributes.items[i];
 		struct slice value = {attribute->value, attribute->value_len};
 
-		if (!counts_by(step->rule, attribute->name) || is_repeated(&plan->attributes, i))
+		if (!finds_denial(step->rule, attribute->name) || is_repeated(&plan->attributes, i))
 			continue;
 		key_digest_write(&shared->permit_secrets, &shared->digest_secret, value, digest);
 		buffer_add(out, digest, DENIAL_DIGEST);

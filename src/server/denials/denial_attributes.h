@@ -33,7 +33,8 @@ void denial_attributes_add_json(const struct decider *decider, const struct plan
 
 /**
  * Appends the digest of each value of which the step's key is made. So an operator who knows one of
- * several, or an address of which the key is the network, finds the denial.
+ * several, or an address of which the key is the network, finds the denial. A rule that denies
+ * without limits has no key; there these are the values by which it matches.
  */
 void denial_attributes_add_values(const struct decider *decider, const struct plan *plan,
                                   const struct plan_step *step, struct buffer *out);

@@ -7,8 +7,8 @@
  * DENIAL_FILE_QUEUE_MAX bytes may wait for it. A line that finds no space there or on the disk is
  * lost and counted, and the log has one warning.
  *
- * The files may have been changed by others: a symbolic link, a file of another user, and a file
- * that does not begin as ours are not written; lines that are no denials are skipped with a
+ * The files may have been changed by others. So a symbolic link, a file of another user, and a file
+ * that does not begin as ours are not written. Lines that are no denials are skipped with a
  * warning.
  */
 #ifndef SERVER_DENIAL_FILE_H

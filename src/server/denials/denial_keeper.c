@@ -63,6 +63,8 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	};
 
 	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
+	if (!step->limit)
+		digest[0] = '\0'; /* a rule that denies by its own answer counts by no key */
 	denial.key = key_to_show(decider, step, digest);
 	denial_attributes_add_json(decider, plan, step, &attributes);
 	if (!attributes.failed)
@@ -78,4 +80,26 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 		log_denial(decider, &denial, digest, id);
 	buffer_free(&attributes);
 	buffer_free(&values);
+}
+
+void denial_keeper_count_listed(struct decider *decider, const struct plan *plan,
+                                const struct rules_rule *rule)
+{
+	const struct server_config *config = decider->config;
+	const struct plan_step step = {.rule = rule,
+	                               .key_name = SLICE(""),
+	                               .retry_after_ns = ALGO_RETRY_DEFAULT_NS,
+	                               .refused = true,
+	                               .reason = WEIR_REASON_LISTED};
+	struct named_counters *counters;
+
+	decider->denial_id[0] = '\0';
+	if (!decider->shared->denials)
+		return;
+	counters = denial_keeper_counters(config, rule, config->no_limit_counters_index);
+	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns,
+	                        config->rules->denials.per_second))
+		denial_keeper_keep(decider, plan, &step, "", counters);
+	else
+		metrics_add(&decider->metrics->denials_left_out, 1);
 }

@@ -19,15 +19,15 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
                         struct named_counters *counters);
 
 /*
- * The counters by which the sample of denials is bounded: those of the step's rule, or of its limit
- * if the request names that. A plan that waited may be of an earlier configuration, whose rules are
- * not in the newest one.
+ * The counters by which the sample of denials is bounded: those of the rule, or of the limit if the
+ * request names that. A plan that waited may be of an earlier configuration, whose rules are not in
+ * the newest one.
  */
 static inline struct named_counters *denial_keeper_counters(const struct server_config *config,
-                                                            const struct plan_step *step,
+                                                            const struct rules_rule *rule,
                                                             size_t limit_index)
 {
-	size_t rule_index = ((uintptr_t)step->rule - (uintptr_t)config->rules->rules) /
+	size_t rule_index = ((uintptr_t)rule - (uintptr_t)config->rules->rules) /
 	                    sizeof config->rules->rules[0]; /* beyond the rules if it is no such rule */
 
 	return rule_index < config->rules->rule_count ? config->rule_counters[rule_index]
@@ -48,12 +48,19 @@ static inline void denial_keeper_count(struct decider *decider, const struct pla
 	}
 	if (!decider->shared->denials)
 		return;
-	counters = denial_keeper_counters(config, step, limit_index);
+	counters = denial_keeper_counters(config, step->rule, limit_index);
 	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns, per_second))
 		denial_keeper_keep(decider, plan, step, config->limit_counters[limit_index]->name,
 		                   counters);
 	else
 		metrics_add(&decider->metrics->denials_left_out, 1);
 }
+
+/**
+ * As denial_keeper_count, but of a rule that denies by its own answer, without limits. Sets the id
+ * of the denial, but no denied step.
+ */
+void denial_keeper_count_listed(struct decider *decider, const struct plan *plan,
+                                const struct rules_rule *rule);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 #include "rules/rate.h"
+#include "server/denials/denial_keeper.h"
 #include "server/requests/work_error.h"
 
 /* Copies a body that was rendered into the intake's memory. */
@@ -75,9 +76,12 @@ void denial_list_explain_denied(struct decider *decider, const struct plan *plan
 	bool is_of_plan =
 	    denied == &plan->direct_step ||
 	    ((uintptr_t)denied - (uintptr_t)plan->steps) / sizeof *denied < plan->step_count;
-	bool is_by_limit = reply->decision.limit != NULL; /* a rule may deny by itself */
-	bool is_kept = is_of_plan && is_by_limit && decider->denial_id[0] != '\0';
+	bool is_listed = reply->decision.reason == WEIR_REASON_LISTED; /* denied by a rule's answer */
+	bool is_kept;
 
+	if (is_listed && plan->answering_rule)
+		denial_keeper_count_listed(decider, plan, plan->answering_rule);
+	is_kept = (is_of_plan || is_listed) && decider->denial_id[0] != '\0';
 	reply->explains_denial = decider->config->rules->denials.headers == RULES_YES;
 	reply->denial_id = NULL;
 	if (reply->explains_denial && is_kept)

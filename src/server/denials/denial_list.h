@@ -12,10 +12,14 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 /** Handles REQUEST_DIGEST. */
 void denial_list_finish_digest(struct decider *decider, struct work *work, struct reply *reply);
 
+/* The engine counts denials by limits. Those by a rule's own answer are counted here. */
 void denial_list_explain_denied(struct decider *decider, const struct plan *plan,
                                 struct reply *reply);
 
-/** If the configuration wants it, tells the client of a denied plan the id of the kept denial. */
+/**
+ * Ends the denial of a plan: counts it if a rule denied without limits, and, if the configuration
+ * wants it, tells the client the id of the kept denial.
+ */
 static inline void denial_list_explain(struct decider *decider, const struct plan *plan,
                                        struct reply *reply)
 {

@@ -3,7 +3,7 @@
  * digest is the same after a restart: in PATH.secret, as 32 hexadecimal digits and a newline.
  *
  * A server whose table is in a file uses the secret of that table instead, and servers with one
- * Redis use the secret there. Permits are not signed by this secret: a server that lost its counts
+ * Redis use the secret there. This secret signs no permits, because a server that lost its counts
  * at a restart must not accept the permits from before it.
  */
 #ifndef SERVER_DENIAL_SECRET_H

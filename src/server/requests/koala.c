@@ -56,18 +56,28 @@ static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 	return plan->steps_are_independent ? !step->allowed : step->refused;
 }
 
+/* As count_browsed_denial, of a rule that denies by its own answer. */
+static void count_browsed_listed(struct decider *decider, const struct plan *plan,
+                                 const struct rules_rule *rule)
+{
+	denial_keeper_count_listed(decider, plan, rule);
+	decider->denial_id[0] = '\0'; /* answers to Koala's clients do not name it */
+}
+
 /*
- * Counts a denial by a browse that takes nothing, and may keep it: such an answer decides for
- * clients of Koala. The engine does so for a browse that acquires. A rule without limits has a step
- * of no limit.
+ * Counts a denial by a browse, and may keep it: such an answer decides for clients of Koala. If the
+ * browse acquires, the engine does so for its limits. A rule without limits has a step of a limit
+ * that is not in the configuration.
  */
 static void count_browsed_denial(struct decider *decider, const struct plan *plan,
                                  const struct plan_step *step)
 {
-	if (!algo_op_consumes(plan->op) && step->rule && step->rule->limit_count > 0)
+	if (step->rule && step->rule->limit_count == 0)
+		count_browsed_listed(decider, plan, step->rule);
+	else if (!algo_op_consumes(plan->op) && step->rule)
 		denial_keeper_count(decider, plan, step,
 		                    engine_limit_index(decider->config->engine, step->limit));
-	decider->denial_id[0] = '\0'; /* answers to Koala's clients do not name it */
+	decider->denial_id[0] = '\0';
 }
 
 /*
@@ -106,6 +116,9 @@ void koala_answer_browse(struct decider *decider, const struct plan *plan, struc
 
 	if (plan->refused_step && !allowed)
 		count_browsed_denial(decider, plan, plan->refused_step);
+	else if (rule && !allowed &&
+	         !algo_op_consumes(plan->op)) /* denial_list_explain counts others */
+		count_browsed_listed(decider, plan, rule);
 	if (rule) {
 		count_answer(decider, rule, allowed);
 		reply->body = result_of_rule(config, rule, allowed);
