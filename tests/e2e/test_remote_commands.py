@@ -15,6 +15,7 @@ RULES = """
 limits:
   login: { algorithm: token_bucket, rate: 1/h, burst: 1 }
   spare: { algorithm: fixed_window, rate: 1/h, align: first_request }
+  relief: { algorithm: random, deny: 0 }
 rules:
   - { name: by-user, match: { path: /login }, key: [user], limits: [login] }
   - { name: trial, match: { path: /login }, key: [user], limits: [spare], mode: shadow }
@@ -96,7 +97,11 @@ def test_reset_makes_a_limit_forget_a_key(serve, url):
         assert weir("ask", "login", "k", *flags).returncode == 0
         assert weir("ask", "login", "k", *flags).returncode == 1
         done = weir("reset", "login", "k", *flags)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "login k: reset, 1 of 1 left\n", "")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "login k: no use is kept now, 1 of 1 left\n", "")
+    never_seen = weir("reset", "login", "never-seen", *flags)
+    assert (never_seen.returncode, never_seen.stdout) == (0, "login never-seen: no use is kept now, 1 of 1 left\n")
+    no_quota = weir("reset", "relief", "k", *flags)
+    assert (no_quota.returncode, no_quota.stdout) == (0, "relief k: no use is kept now\n")
     assert weir("reset", "nosuch", "k", *flags).returncode == 2
 
 

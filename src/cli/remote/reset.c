@@ -19,8 +19,12 @@ static int reset_key(const struct server_flags *server, const struct question *q
 	command_print_escaped(stdout, question->limit);
 	putchar(' ');
 	command_print_escaped(stdout, question->key);
-	printf(": reset, %llu of %llu left\n", (unsigned long long)answer.remaining,
-	       (unsigned long long)answer.quota);
+	/* The answer does not say whether there was any use, so neither does this line. */
+	printf(": no use is kept now");
+	if (answer.quota > 0)
+		printf(", %llu of %llu left", (unsigned long long)answer.remaining,
+		       (unsigned long long)answer.quota);
+	putchar('\n');
 	return 0;
 }
 
