@@ -305,6 +305,15 @@ static int resolve_request(struct flag_values *flag_values, size_t digits, struc
 	return status;
 }
 
+/* Prints the first error reply of a run. Returns the exit status. */
+static int fail_by_reply(const char *first_error)
+{
+	/* over HTTP the text is the first line of the reply */
+	int status = strstr(first_error, "HTTP/1.1 401 ") ? 401 : 0;
+
+	return command_fail("bench", "%s%s", first_error, credentials_remedy(first_error, status));
+}
+
 /* Runs the load and prints the result. Returns the exit status. */
 static int load_and_report(const struct flag_values *flag_values)
 {
@@ -317,7 +326,7 @@ static int load_and_report(const struct flag_values *flag_values)
 	if (!result)
 		return command_fail("bench", "out of memory");
 	if (load_run(load, result, &error) != WEIR_OK) {
-		command_fail("bench", "%s", error.message);
+		command_fail("bench", "%s%s", error.message, credentials_remedy(error.message, 0));
 	} else {
 		bool written =
 		    report(stdout, load, flag_values->protocol, flag_values->distribution, result);
@@ -326,7 +335,7 @@ static int load_and_report(const struct flag_values *flag_values)
 		if (!written)
 			command_fail("bench", "can't write the result");
 		else
-			status = result->first_error[0] ? command_fail("bench", "%s", result->first_error) : 0;
+			status = result->first_error[0] ? fail_by_reply(result->first_error) : 0;
 	}
 	free(result);
 	return status;

@@ -12,7 +12,9 @@ from test_tls import certificates  # pylint: disable=unused-import
 from test_users import CONFIG, config_of, hashed, user as entry, users  # pylint: disable=unused-import
 
 PASSWORD, TOKEN = {"WEIR_PASSWORD": "all"}, {"WEIR_TOKEN": "weir_asker"}
-WRONG = "WRONGPASS expected the token, or the name and the password, of a user, found others\n"
+REMEDY = "; log in by --login FILE, by --user NAME and WEIR_PASSWORD, or by WEIR_TOKEN\n"
+WRONG = f"WRONGPASS expected the token, or the name and the password, of a user, found others{REMEDY}"
+LIMITED = "limits: { login: { algorithm: fixed_window, rate: 1/d } }\n"
 RIGHT = [("everything", PASSWORD), (None, TOKEN), ("asker", TOKEN), ("", TOKEN), ("default", TOKEN)]
 BENCH = ("bench", "--connections", 3, "--requests", 30, "--json")
 
@@ -80,7 +82,7 @@ def test_a_wrong_login_is_refused(serve, user, env):
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"weir {name}: {WRONG}")
     done = bench(f"127.0.0.1:{server.http}", "--protocol", "http", *named(user), env=env)
     assert (done.returncode, json.loads(done.stdout)["errors"]) == (2, 30)
-    assert done.stderr == "weir bench: error reply: HTTP/1.1 401 Unauthorized\n"
+    assert done.stderr == f"weir bench: error reply: HTTP/1.1 401 Unauthorized{REMEDY}"
 
 
 @pytest.mark.parametrize("user, env, message", [
@@ -96,6 +98,26 @@ def test_a_wrong_login_is_refused(serve, user, env):
 def test_an_incomplete_login_is_an_error_before_connecting(command, user, env, message):
     done = command("127.0.0.1:1", *named(user), env=env)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"weir {command.__name__}: {message}\n")
+
+
+@pytest.mark.parametrize("words, port", [
+    (["status"], "http"), (["why", "k"], "http"), (["key", "k"], "http"), (["reload"], "http"), (["top", "--once"], "http"),
+    (["reset", "login", "k"], "resp"), (["reset", "login", "k"], "url"), (["ask", "login", "k"], "url"),
+    (["ask", "login", "k"], "resp")])
+def test_an_error_about_the_login_names_the_flags_that_log_in(users, words, port):
+    """Without a login, with a wrong one, and with that of a user who lacks the right."""
+    address = f"http://127.0.0.1:{users.http}" if port == "url" else f"127.0.0.1:{users.ports[port]}"
+    for env in {}, {"WEIR_TOKEN": "weir_guess"}, {"WEIR_TOKEN": "weir_changer" if words[0] == "ask" else "weir_asker"}:
+        done = weir(*words, "--server", address, env=env)
+        assert done.stderr.endswith(REMEDY) and done.stderr.count("\n") == 1, (env, done.stderr)
+
+
+def test_an_error_about_the_address_names_no_login(serve):
+    server = serve(config="protected: yes\n" + LIMITED)
+    for words, port in (["reload"], "http"), (["ask", "nosuch", "k"], "resp"):
+        server.config.write_text("users: [{ name: a, unix: no-such-user, may: [ask] }]\n")
+        done = weir(*words, "--server", f"127.0.0.1:{server.ports[port]}")
+        assert done.returncode != 0 and "log in" not in done.stderr
 
 
 def test_a_login_file_takes_precedence_over_the_environment(users, tmp_path):

@@ -46,7 +46,11 @@ int call_fail(const char *command, const struct http_reply *reply, const struct 
 	struct buffer message = {0};
 	bool has_message = reply->status >= 300 && read_message(call_body(reply), &message);
 
-	command_fail(command, "%s", has_message ? message.data : error->message);
+	if (has_message)
+		command_fail(command, "%s%s", message.data,
+		             credentials_remedy(message.data, reply->status));
+	else
+		command_fail(command, "%s", error->message);
 	buffer_free(&message);
 	return EXIT_USAGE;
 }
@@ -60,9 +64,11 @@ static enum call_result result_of(const struct server_flags *flags, const struct
 	if (reply->status >= 200 && reply->status < 300)
 		return CALL_DONE;
 	if (read_message(call_body(reply), &message))
-		error_set(error, WEIR_EIO, "%s", message.data);
+		error_set(error, WEIR_EIO, "%s%s", message.data,
+		          credentials_remedy(message.data, reply->status));
 	else
-		error_set(error, WEIR_EIO, "%.80s answered with the status %d", flags->text, reply->status);
+		error_set(error, WEIR_EIO, "%.80s answered with the status %d%s", flags->text,
+		          reply->status, credentials_remedy("", reply->status));
 	buffer_free(&message);
 	return is_refused ? CALL_REFUSED : CALL_FAILED;
 }

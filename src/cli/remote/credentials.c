@@ -15,6 +15,8 @@
 #define FILE_MAX   (1 << 20)
 #define SYNTAX_MAX 80 /* bytes of a command or header around the user and the secret */
 
+#define UNAUTHORIZED 401 /* the status of HTTP without a login, or with a wrong one */
+
 enum { USER, LOGIN }; /* indexes in CREDENTIALS_FLAGS */
 
 void credentials_set(struct credentials *credentials, int flag, const char *value)
@@ -86,6 +88,21 @@ int credentials_read(struct credentials *credentials, struct weir_error *error)
 		                 "WEIR_PASSWORD or WEIR_TOKEN");
 	return credentials->path ? read_login_file(credentials, error)
 	                         : read_environment(credentials, error);
+}
+
+/* Not every 403 is about the user: the address of the client may be wrong, or the Host. */
+const char *credentials_remedy(const char *message, int status)
+{
+	static const char *const texts[] = {"NOAUTH ", "WRONGPASS ", "expected a user who may ",
+	                                    "expected a user of all limits",
+	                                    "expected a limit of user "};
+	bool is_login_wrong = status == UNAUTHORIZED;
+
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		is_login_wrong |= strstr(message, texts[i]) != NULL;
+	return is_login_wrong ? "; log in by --login FILE, by --user NAME and WEIR_PASSWORD, or by "
+	                        "WEIR_TOKEN"
+	                      : "";
 }
 
 void credentials_free(struct credentials *credentials)

@@ -41,6 +41,13 @@ void credentials_set(struct credentials *credentials, int flag, const char *valu
  */
 int credentials_read(struct credentials *credentials, struct weir_error *error);
 
+/**
+ * Returns the end of a message about an error of a server: how to log in, or "" if neither the
+ * login nor the rights of the user are at fault. `message` is that of HTTP or RESP; `status` is
+ * that of HTTP, or 0.
+ */
+const char *credentials_remedy(const char *message, int status);
+
 /** Overwrites the secret in memory. */
 void credentials_free(struct credentials *credentials);
 

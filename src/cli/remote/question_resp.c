@@ -124,7 +124,7 @@ static enum question_result finish(const struct server_flags *flags,
 		return QUESTION_ANSWERED;
 	}
 	if (reading == RESP_ERROR) {
-		error_set(error, WEIR_EIO, "%s", reply->str);
+		error_set(error, WEIR_EIO, "%s%s", reply->str, credentials_remedy(reply->str, 0));
 		return is_refusal(reply->str) ? QUESTION_REFUSED : QUESTION_FAILED;
 	}
 	if (reading == RESP_NOTHING)
