@@ -76,6 +76,15 @@ def test_a_breaker_that_is_forced_open_denies_its_key_until_the_end_and_names_th
     assert listed(server) == {}
 
 
+def test_events_name_an_empty_key_by_the_same_hash(serve):
+    server = serve(config=CONFIG)
+    assert force(server, "", "open").status == 200
+    turned = re.search(r"breaker_turned limit=up key=(#[0-9a-f]{8}) ", server.line_with("breaker_turned"))[1]
+    assert f"breaker_forced limit=up key={turned} state=open by=127.0.0.1" in server.line_with("breaker_forced")
+    force_for_seconds(server, "", "closed")
+    server.line_with(f"breaker_ended limit=up key={turned}")
+
+
 def test_a_breaker_that_is_forced_closed_allows_all_requests(serve):
     server = serve(config=CONFIG)
     report(server, "a")

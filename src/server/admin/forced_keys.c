@@ -101,19 +101,16 @@ static uint64_t end_by_table_clock(const struct decision_context *context,
  * table refuses, an earlier record stays as it was.
  */
 static int force_key(struct forced_keys *forced, const struct decision_context *context,
-                     const weir_limit *limit, struct slice key, const struct override *override)
+                     const weir_limit *limit, struct slice key, const struct key_phase *key_record,
+                     const struct override *override)
 {
-	struct key_phase key_record = {
-	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
-	    .limit = limit->algo.identity};
-	struct forced_key *item = find_forced_key(forced, key_record.hash);
+	struct forced_key *item = find_forced_key(forced, key_record->hash);
 	bool ends_force = override->force == WEIR_FORCE_AUTO;
 	bool is_new = !item, record_is_unneeded;
 	int status = WEIR_OK;
 
-	key_phases_set_name(&key_record, key);
 	if (!ends_force)
-		status = find_or_add_forced_key(forced, limit, &key_record, &item);
+		status = find_or_add_forced_key(forced, limit, key_record, &item);
 	if (status != WEIR_OK)
 		return status;
 	status = engine_force(context, limit, key, (enum weir_force) override->force,
@@ -141,18 +138,20 @@ static void log_force(struct log *log, const char *limit, const struct key_phase
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
                     const weir_limit *limit, struct slice key, const struct override *override)
 {
-	struct key_phase key_record = {0};
+	struct key_phase key_record = {
+	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
+	    .limit = limit->algo.identity};
 	int status;
 
 	if (!algo_has_phases(&limit->algo))
 		return WEIR_EINVAL;
+	key_phases_set_name(&key_record, key);
 	forced_keys_lock(forced);
-	status = force_key(forced, context, limit, key, override);
+	status = force_key(forced, context, limit, key, &key_record, override);
 	forced_keys_unlock(forced);
 	if (status != WEIR_OK)
 		return status;
 	eventfd_write(forced->overrides->fd, 1);
-	key_phases_set_name(&key_record, key);
 	log_force(forced->overrides->log, weir_limit_name(limit), &key_record, override);
 	return WEIR_OK;
 }

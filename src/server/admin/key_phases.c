@@ -68,9 +68,14 @@ static size_t set_of(uint64_t hash)
 
 const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX])
 {
-	for (size_t i = 0; i < key->len; i++) /* a NUL would end the text */
-		out[i] = key->name[i] ? key->name[i] : '?';
-	strcpy(out + key->len, key->is_truncated ? "…" : "");
+	char hash_text[KEY_PHASES_HASH_TEXT];
+	struct slice name = {key->name, key->len};
+
+	if (name.len == 0)
+		name = key_phases_hash_text(key->hash, hash_text);
+	for (size_t i = 0; i < name.len; i++) /* a NUL would end the text */
+		out[i] = name.data[i] ? name.data[i] : '?';
+	strcpy(out + name.len, key->is_truncated ? "…" : "");
 	return out;
 }
 

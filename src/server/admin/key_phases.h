@@ -53,7 +53,7 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 /** Sets the name; data NULL is no name. */
 void key_phases_set_name(struct key_phase *key, struct slice name);
 
-/** Writes the name as a text for the log, and returns `out`. */
+/** Writes the name as a text for the log, or a hash if it is empty, and returns `out`. */
 #define KEY_PHASES_TEXT_MAX (KEY_PHASES_NAME_MAX + sizeof "…")
 const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEXT_MAX]);
 
