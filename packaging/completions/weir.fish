@@ -75,7 +75,7 @@ complete -c weir -n '__fish_seen_subcommand_from reload' -l cert -r -F -d 'with 
 complete -c weir -n '__fish_seen_subcommand_from reload' -l key -r -F -d 'its key, in PEM (in the file of --cert)'
 complete -c weir -n '__fish_seen_subcommand_from reload' -l sni -x -d 'with --tls: name in the server\'s certificate (the host of --server)'
 complete -c weir -n '__fish_seen_subcommand_from reload' -s h -l help -d 'show this'
-complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a status -d 'Show what a server runs: version, files, listeners, stores, open breakers.'
+complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a status -d 'Show what a server runs: version, files, listeners, stores, open breakers, and what operators have switched.'
 complete -c weir -n '__fish_seen_subcommand_from status' -l json -d 'print the server\'s JSON'
 complete -c weir -n '__fish_seen_subcommand_from status' -l server -x -d 'address of the server, HOST:PORT, unix:PATH or a URL (127.0.0.1:8080)'
 complete -c weir -n '__fish_seen_subcommand_from status' -l user -x -d 'log in as this user, by WEIR_PASSWORD or WEIR_TOKEN'

@@ -198,7 +198,8 @@ def test_many_rows_of_long_texts_take_little_memory():
 
 STATUS = {"version": ESCAPES, "uptime_s": 90061, "started": ESCAPES, "ready": False, "keys": None, "listeners": [1, {}],
           "configuration": {"files": [ESCAPES], "read": ESCAPES, "error": ESCAPES * 100}, "stores": 7,
-          "open_breakers": [{"limit": ESCAPES, "key": "k" * 10_000}] * 1000, "denials": []}
+          "open_breakers": [{"limit": ESCAPES, "key": "k" * 10_000}] * 1000, "denials": [],
+          "switched": [{"limit": ESCAPES, "deny": {"x": ESCAPES}, "by": [ESCAPES]}, 3, {"key": ESCAPES, "state": 1}]}
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

@@ -195,15 +195,20 @@ def test_status_shows_what_the_server_runs(serve, start_redis):
 limits:
   back: {{ algorithm: breaker, preset: hystrix }}
   shared: {{ algorithm: fixed_window, rate: 1/h, store: "{redis.url}" }}
+  relief: {{ algorithm: random, deny: 0 }}
 """)
+    assert ["switched", "none"] in [line.split() for line in weir("status", *at(server)).stdout.splitlines()]
+    server.post("/v1/shed", {"limit": "relief", "deny": 0.25, "until": "2100-01-01T00:00:00Z"})
     server.post("/v1/breaker", {"limit": "back", "key": "db-1", "state": "open"})
     done = weir("status", *at(server))
     assert (done.returncode, done.stderr) == (0, "")
     shown = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert ["state", "ready"] in shown and ["files", str(server.config)] in shown
     assert ["listeners", f"http 127.0.0.1:{server.http}"] in shown and ["resp", f"127.0.0.1:{server.resp}"] in shown
-    assert ["limits", "2, in 0 rules"] in shown and ["open", "breakers  back db-1"] in shown
+    assert ["limits", "3, in 0 rules"] in shown and ["open", "breakers  back db-1"] in shown
     assert str(redis.port) in re.search(r"^stores +memory\n +(.*)", done.stdout, re.M)[1]
+    assert re.search(rf"^switched +relief denies 0.25 by 127.0.0.1 at {TIME} until 2100-01-01T00:00:00Z\n"
+                     rf" +back db-1 forced open by 127.0.0.1 at {TIME}$", done.stdout, re.M), done.stdout
     as_json = weir("status", "--json", *at(server))
     assert as_json.returncode == 0 and json.loads(as_json.stdout)["open_breakers"] == [{"limit": "back", "key": "db-1"}]
     server.config.write_text("nonsense: 1\n")

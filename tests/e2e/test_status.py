@@ -33,7 +33,8 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
         server.post("/v1/acquire", {"attributes": {"path": "/login", "user": "ann"}})
     shown = status(server)
     assert list(shown) == ["version", "uptime_s", "started", "ready", "listeners", "configuration", "stores", "limits",
-                           "rules", "keys", "capacity", "connections", "waiting", "open_breakers", "denials"]
+                           "rules", "keys", "capacity", "connections", "waiting", "open_breakers", "switched",
+                           "denials"]
     assert before <= seconds(shown["started"]) <= seconds(shown["configuration"]["read"]) <= time.time()
     assert shown["uptime_s"] <= time.time() - before
     assert shown["ready"] is True
@@ -44,7 +45,7 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
     assert shown["stores"] == [{"name": "memory", "kind": "memory", "address": "", "reachable": True}]
     assert (shown["limits"], shown["rules"], shown["keys"], shown["waiting"]) == (2, 1, 1, 0)
     until(lambda: status(server)["connections"] == 1, "the earlier connections to be closed")
-    assert shown["open_breakers"] == []
+    assert shown["open_breakers"] == [] and shown["switched"] == []
     assert shown["denials"] == {"kept": 2, "left_out": 0}
     assert server.stop() == 0
 
@@ -81,6 +82,38 @@ def test_open_breakers_are_shown_by_limit_and_key(serve):
     assert {one["limit"] for one in status(server)["open_breakers"]} == {"back"}
     server.post("/v1/breaker", {"limit": "back", "key": "forced", "state": "auto"})
     assert status(server)["open_breakers"] == [{"limit": "back", "key": "<db>"}]
+
+
+def test_what_operators_have_switched_is_shown_while_it_is_in_force(serve):
+    server = serve(config=CONFIG.replace("rules:", "  relief: { algorithm: random, deny: 0.1 }\nrules:"))
+    end = int(time.time()) + 7200
+    with Wire(server.resp) as wire:
+        assert wire.command("WEIR.SHED", "relief", "0.25") == b"+OK"
+    server.post("/v1/breaker", {"limit": "back", "key": "<a>", "state": "open", "until": end})
+    server.post("/v1/breaker", {"limit": "back", "key": "b", "state": "closed"})
+    switched = status(server)["switched"]
+    assert all(0 <= time.time() - seconds(one.pop("at")) < 600 for one in switched)
+    forced = {"limit": "back", "by": "127.0.0.1"}
+    assert switched == [{"limit": "relief", "deny": 0.25, "by": "127.0.0.1"},
+                        {**forced, "key": "b", "state": "closed"},
+                        {**forced, "key": "<a>", "state": "open",
+                         "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))}]
+    server.post("/v1/breaker", {"limit": "back", "key": "b", "state": "auto"})
+    assert [one.get("key") for one in status(server)["switched"]] == [None, "<a>"]
+    server.reload(CONFIG)  # without the limit `relief`
+    until(lambda: [one["limit"] for one in status(server)["switched"]] == ["back"], "the reload")
+    server.reload("limits: { other: { algorithm: fixed_window, rate: 1/h } }\n")
+    until(lambda: status(server)["switched"] == [], "the reload")
+
+
+def test_at_most_100_switched_keys_are_shown(serve):
+    server = serve(config=CONFIG)
+    with Http(server.http) as client:
+        for i in range(120):
+            body = json.dumps({"limit": "back", "key": f"k{i}", "state": "closed"})
+            assert client.request("POST", "/v1/breaker", body=body).status == 200
+    keys = [one["key"] for one in status(server)["switched"]]
+    assert len(keys) == len(set(keys)) == 100
 
 
 def test_at_most_100_open_breakers_are_shown(serve):

@@ -36,6 +36,7 @@ enum member {
 	CONNECTIONS,
 	WAITING,
 	OPEN_BREAKERS,
+	SWITCHED,
 	DENIALS,
 	MEMBER_COUNT
 };
@@ -48,7 +49,7 @@ static const struct json_member names[MEMBER_COUNT] = {
     [RULES] = {"rules", {0}},         [KEYS] = {"keys", {0}},
     [CAPACITY] = {"capacity", {0}},   [CONNECTIONS] = {"connections", {0}},
     [WAITING] = {"waiting", {0}},     [OPEN_BREAKERS] = {"open_breakers", {0}},
-    [DENIALS] = {"denials", {0}},
+    [SWITCHED] = {"switched", {0}},   [DENIALS] = {"denials", {0}},
 };
 
 /* Appends the text of a value, which json_value_text changes. */
@@ -97,6 +98,35 @@ static void add_breaker(struct buffer *out, struct slice item)
 	append_value(out, members[0].value);
 	buffer_add(out, " ", 1);
 	append_value(out, members[1].value);
+}
+
+/* Appends `before` and the text of a value, or nothing if there is no such member. */
+static void append_member(struct buffer *out, const char *before, struct slice value)
+{
+	if (!value.data)
+		return;
+	buffer_add_text(out, before);
+	append_value(out, value);
+}
+
+/* A change by an operator: of the share that a limit denies, or of the phase of a key's breaker. */
+static void add_switched(struct buffer *out, struct slice item)
+{
+	enum { LIMIT, DENY, KEY, STATE, BY, AT, UNTIL, COUNT };
+	struct json_member members[] = {{"limit", {0}}, {"deny", {0}}, {"key", {0}},  {"state", {0}},
+	                                {"by", {0}},    {"at", {0}},   {"until", {0}}};
+
+	json_members_read(item, members, COUNT);
+	append_member(out, "", members[LIMIT].value);
+	if (members[DENY].value.data) {
+		buffer_add_text(out, " denies ");
+		buffer_add_slice(out, members[DENY].value);
+	}
+	append_member(out, " ", members[KEY].value);
+	append_member(out, " forced ", members[STATE].value);
+	append_member(out, " by ", members[BY].value);
+	append_member(out, " at ", members[AT].value);
+	append_member(out, " until ", members[UNTIL].value);
 }
 
 /* Adds rows for a list: the label, and each item in a line of its own. */
@@ -208,6 +238,8 @@ static void print_rows(struct json_member *members)
 	add_list(&table, "stores", members[STORES].value, add_store_state);
 	add_usage(&table, members);
 	add_list(&table, "open breakers", members[OPEN_BREAKERS].value, add_breaker);
+	if (members[SWITCHED].value.data) /* an earlier version does not say it */
+		add_list(&table, "switched", members[SWITCHED].value, add_switched);
 	table_write(&table, &text);
 	if (text.failed)
 		command_fail("status", "out of memory");
@@ -301,7 +333,9 @@ static int run_status(int argc, char **argv)
 
 const struct command command_status = {
     .name = "status",
-    .summary = "Show what a server runs: version, files, listeners, stores, open breakers.",
+    .summary =
+        "Show what a server runs: version, files, listeners, stores, open breakers, and what "
+        "operators have switched.",
     .uses = {"[--json] " SERVER_USE},
     .examples = {"weir status", "weir status --json --server unix:/run/weir/http.sock"},
     .exits = "0 if the server is ready, 1 if it is not, 2 on an error",

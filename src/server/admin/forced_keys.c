@@ -180,6 +180,18 @@ size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_p
 	return n;
 }
 
+size_t forced_keys_list_all(struct forced_keys *forced, struct forced_key_copy *out, size_t max)
+{
+	size_t n = 0;
+
+	forced_keys_lock(forced);
+	LIST_EACH (&forced->items, struct forced_key, node, item)
+		if (n < max)
+			out[n++] = (struct forced_key_copy){item->key, item->override};
+	forced_keys_unlock(forced);
+	return n;
+}
+
 static void log_force_ended(struct log *log, const struct forced_key *item)
 {
 	char name[KEY_PHASES_TEXT_MAX];

@@ -46,6 +46,15 @@ bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override
  */
 size_t forced_keys_list(struct forced_keys *forced, uint64_t limit, struct key_phase *out);
 
+/** A key that an operator has forced. */
+struct forced_key_copy {
+	struct key_phase key; /* its phase is not set */
+	struct override override;
+};
+
+/** Copies forced keys of all limits into `out`, `max` at most. Returns how many. */
+size_t forced_keys_list_all(struct forced_keys *forced, struct forced_key_copy *out, size_t max);
+
 /** Removes keys whose force has ended, as overrides_expire does. */
 uint64_t forced_keys_expire(struct forced_keys *forced, const struct server_config *config,
                             uint64_t now_ns);

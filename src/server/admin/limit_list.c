@@ -69,15 +69,9 @@ static void add_store(const struct weir_table *table, const struct weir_limit *l
 /* Adds the operator, the time and the end of an override. */
 static void add_override(const struct override *override, struct buffer *out)
 {
-	buffer_add_text(out, ",\"switched\":{\"by\":\"");
-	buffer_add_json(out, slice_of(override->by));
-	buffer_add_text(out, "\",\"at\":\"");
-	timestamp_add_date(out, override->at_ns);
-	if (override->until_ns != 0) {
-		buffer_add_text(out, "\",\"until\":\"");
-		timestamp_add_date(out, override->until_ns);
-	}
-	buffer_add(out, "\"}", 2);
+	buffer_add_text(out, ",\"switched\":{");
+	overrides_add_members(override, out);
+	buffer_add(out, "}", 1);
 }
 
 /* Adds the override of the share that a limit denies, if an operator has set one. */

@@ -101,6 +101,19 @@ void overrides_log(struct log *log, const char *event, const struct log_field *e
 	buffer_free(&until_text);
 }
 
+void overrides_add_members(const struct override *override, struct buffer *out)
+{
+	buffer_add_text(out, "\"by\":");
+	buffer_add_json_string(out, slice_of(override->by));
+	buffer_add_text(out, ",\"at\":\"");
+	timestamp_add_date(out, override->at_ns);
+	if (override->until_ns != 0) {
+		buffer_add_text(out, "\",\"until\":\"");
+		timestamp_add_date(out, override->until_ns);
+	}
+	buffer_add(out, "\"", 1);
+}
+
 static void log_shed(struct log *log, const char *limit, const struct override *override)
 {
 	char share_text[DECIMAL_TEXT_MAX];

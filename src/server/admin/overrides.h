@@ -52,6 +52,9 @@ int overrides_shed(struct overrides *overrides, const weir_limit *limit,
 void overrides_log(struct log *log, const char *event, const struct log_field *event_fields,
                    size_t n, const struct override *override);
 
+/** Appends the members "by", "at" and, if it has an end, "until" of a JSON object. */
+void overrides_add_members(const struct override *override, struct buffer *out);
+
 /** Whether the limit of that name has an override; if so, fills in `out`. */
 bool overrides_find(struct overrides *overrides, const char *limit, struct override *out);
 

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "engine/table.h"
+#include "proto/fill.h"
 #include "redis/redis.h"
 #include "rules/model.h"
 #include "server/requests/decider.h"
@@ -158,6 +159,60 @@ static int add_open_breakers(struct decider *decider, struct buffer *out)
 	return WEIR_OK;
 }
 
+/* Adds the shares that operators have set. Returns how many. */
+static size_t add_set_shares(struct decider *decider, struct buffer *out)
+{
+	const struct weir_engine *engine = decider->config->engine;
+	char share[DECIMAL_TEXT_MAX];
+	struct override override;
+	size_t shown = 0;
+
+	for (size_t i = 0; i < engine_limit_count(engine) && shown < STATUS_PAGE_SWITCHED; i++) {
+		const struct weir_limit *limit = engine_limit_at(engine, i);
+
+		if (!limit->algo.algorithm->set_share ||
+		    !overrides_find(&decider->shared->overrides, limit->name, &override))
+			continue;
+		format_decimal(share, override.deny);
+		buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
+		buffer_add_json_string(out, slice_of(limit->name));
+		buffer_printf(out, ",\"deny\":%s,", share);
+		overrides_add_members(&override, out);
+		buffer_add(out, "}", 1);
+	}
+	return shown;
+}
+
+/* Adds what operators have changed at run time: shares of limits, then phases of keys. */
+static int add_switched(struct decider *decider, struct buffer *out)
+{
+	struct forced_key_copy *keys = arena_array(&decider->arena, STATUS_PAGE_SWITCHED, sizeof *keys);
+	size_t n, shown;
+
+	if (!keys)
+		return WEIR_ENOMEM;
+	buffer_add_text(out, ",\"switched\":[");
+	shown = add_set_shares(decider, out);
+	n = forced_keys_list_all(&decider->shared->forced, keys, STATUS_PAGE_SWITCHED - shown);
+	for (size_t i = 0; i < n; i++) {
+		const struct weir_limit *limit =
+		    engine_find_limit(decider->config->engine, keys[i].key.limit);
+		char name[KEY_PHASES_TEXT_MAX];
+
+		if (!limit) /* a reload has removed it just now */
+			continue;
+		buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
+		buffer_add_json_string(out, slice_of(limit->name));
+		add_text_member(out, "key", key_phases_text(&keys[i].key, name));
+		add_text_member(out, "state", fill_force_text(keys[i].override.force).data);
+		buffer_add(out, ",", 1);
+		overrides_add_members(&keys[i].override, out);
+		buffer_add(out, "}", 1);
+	}
+	buffer_add(out, "]", 1);
+	return WEIR_OK;
+}
+
 /* The keys at a Redis are not counted: counting them would read all of its memory. */
 static void add_usage(struct decider *decider, struct buffer *out)
 {
@@ -208,7 +263,7 @@ int status_page_render(struct decider *decider, struct buffer *out)
 	add_configuration(status, decider->config, out);
 	add_stores(decider, out);
 	add_usage(decider, out);
-	if (add_open_breakers(decider, out) != WEIR_OK)
+	if (add_open_breakers(decider, out) != WEIR_OK || add_switched(decider, out) != WEIR_OK)
 		return WEIR_ENOMEM;
 	add_denials(shared, out);
 	buffer_add(out, "}", 1);
