@@ -34,9 +34,9 @@ def browser(tmp_path_factory):
 @pytest.fixture
 def show(browser):
     """A function that opens the page of a server, and waits until it shows all it can."""
-    def open_page(server, path="/", width=1200, scheme="light"):
+    def open_page(server, path="/", width=1200, scheme="light", login=""):
         browser.emulate(width, scheme=scheme)
-        browser.visit(f"http://127.0.0.1:{server.http}{path}")
+        browser.visit(f"http://{login}127.0.0.1:{server.http}{path}")
         wait(browser, "document.getElementById('live').dataset.state === 'live' && configuration.byName.size > 0")
         return browser
     yield open_page
@@ -288,6 +288,17 @@ def test_a_browser_logs_in(serve, show, browser):
     assert [value.split()[0] for value in answer.headers.get_all("WWW-Authenticate")] == ["Bearer", "Basic"]
     browser.type_password("all", "secret")
     show(server)
+    server.get("/v1/batch", {"Authorization": basic("all", "secret")}, "POST", json.dumps([{"limit": "login", "key": "k"}] * 4))
+    look_up(browser, "k")
+    click(browser, "#states button", "Reset…")
+    click(browser, "#confirm button", "Reset")
+    wait(browser, "!byId('confirm').open")
+    until(lambda: server.get("/v1/peek/login?key=k", {"Authorization": basic("all", "secret")}).json["remaining"] == 3, "the reset")
+
+
+def test_a_login_in_the_address_reaches_all_answers(serve, show):
+    server = serve(config=CONFIG + USERS)
+    browser = show(server, login="all:secret@")
     server.get("/v1/batch", {"Authorization": basic("all", "secret")}, "POST", json.dumps([{"limit": "login", "key": "k"}] * 4))
     look_up(browser, "k")
     click(browser, "#states button", "Reset…")

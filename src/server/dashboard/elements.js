@@ -52,7 +52,8 @@ const milliseconds = ms => ms < 1000 ? `${ms} ms` : duration(Math.ceil(ms / 1000
 
 /* The body of an answer. Throws an error with the server's message, and `status`. */
 async function ask(path, body) {
-	const response = await fetch(path, {
+	/* A browser refuses URLs with a login, and paths are relative to the page's, which may have one. */
+	const response = await fetch(location.origin + path, {
 		method: body === undefined ? "GET" : "POST", cache: "no-store", signal: AbortSignal.timeout(20000),
 		...(body !== undefined && {body: JSON.stringify(body), headers: {"Content-Type": "application/json"}}),
 	});
