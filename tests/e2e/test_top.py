@@ -68,6 +68,16 @@ def test_one_frame_as_json(busy):
     assert done.stdout.endswith("}\n") and "\x1b" not in done.stdout
 
 
+def test_the_row_of_others_is_shown_only_if_they_have_traffic(serve):
+    idle = top(serve(config=CONFIG), "--once")
+    assert idle.returncode == 0 and idle.stdout.count("LIMIT") == 2 and "others" not in idle.stdout
+    for others, shown in ({"allowed": [0, 0]}, 0), ({"allowed": [2, 0]}, 1), ({"denied": [0, 4]}, 1):
+        answers = iter([http({"version": "1"}), http({"limits": [], "others": others}), http([])])
+        with fake_server(lambda client, answers=answers: client.sendall(next(answers))) as address:
+            done = weir("top", "--server", address, "--once")
+        assert done.returncode == 0 and done.stdout.count("\n(others) ") == shown, done.stdout
+
+
 def test_without_a_terminal_frames_follow_each_other(busy):
     command = [WEIR, "top", "--json", "--server", f"127.0.0.1:{busy.http}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

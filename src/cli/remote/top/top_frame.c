@@ -85,6 +85,16 @@ static uint64_t sum_of(struct slice value, size_t *count)
 	return sum;
 }
 
+/* Whether a limit of /v1/stats has any request in the seconds of the frame. */
+static bool has_traffic(struct slice limit)
+{
+	struct json_member members[] = {{"allowed", {0}}, {"denied", {0}}};
+	size_t seconds;
+
+	json_members_read(limit, members, 2);
+	return sum_of(members[0].value, &seconds) > 0 || sum_of(members[1].value, &seconds) > 0;
+}
+
 /* Adds the row of a limit: its name, and how many requests a second it has allowed and denied. */
 static void add_limit_row(struct table *table, struct slice limit, const char *name)
 {
@@ -122,7 +132,7 @@ static void add_limits(struct table *table, struct slice stats)
 	if (json_list_open(&list, members[0].value))
 		for (size_t n = 0; n < LIMITS_MAX && json_list_next(&list, &item); n++)
 			add_limit_row(table, item, NULL);
-	if (members[1].value.data)
+	if (members[1].value.data && has_traffic(members[1].value))
 		add_limit_row(table, members[1].value, "(others)");
 }
 
