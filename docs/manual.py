@@ -48,6 +48,7 @@ def table(commands):
             variable = f"`{flag['variable']}`" if flag["variable"] else ""
             out.append(f"| {written} | {variable} | {flag['help']} |")
         out += [f"|  | `{variable['name']}` | {variable['help']} |" for variable in command["variables"]]
+        out += ["", command["note"]] if command["note"] else []
         out += ["", "```sh", *command["examples"], "```"]
         out += ["", f"Exit status: {command['exits']}.", ""]
     return "\n".join(out).rstrip() + "\n"
@@ -85,6 +86,7 @@ def page(command):
         out += [".SH ENVIRONMENT"]
         for variable, text in variables:
             out += [".TP", f".B {variable}", text]
+    out += [".SH NOTES", quoted(command["note"])] if command["note"] else []
     out += [".SH EXAMPLES", ".nf"] + [quoted(example) for example in command["examples"]] + [".fi"]
     out += [".SH EXIT STATUS", quoted(command["exits"][0].upper() + command["exits"][1:]) + ".",
             ".SH SEE ALSO"]

@@ -40,6 +40,7 @@ struct command {
 	const char *name, *summary;
 	const char *uses[COMMAND_USES_MAX + 1];         /* usages, without its name; ended by NULL */
 	const char *examples[COMMAND_EXAMPLES_MAX + 1]; /* lines for a shell; ended by NULL */
+	const char *note;                               /* more about it, in lines; or NULL */
 	const char *exits;                              /* the meaning of its exit statuses */
 	const struct flag *flags;
 	size_t flag_count;

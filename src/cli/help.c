@@ -38,6 +38,8 @@ void command_help(const struct command *command, FILE *to)
 		fprintf(to, "\nEnvironment variables:\n");
 	for (const struct variable *variable = command->variables; variable->name; variable++)
 		fprintf(to, "  %-*s %s\n", COLUMN, variable->name, variable->help);
+	if (command->note)
+		fprintf(to, "\n%s\n", command->note);
 	fprintf(to, "\nExamples:\n");
 	for (size_t i = 0; command->examples[i]; i++)
 		fprintf(to, "  %s\n", command->examples[i]);
@@ -86,6 +88,7 @@ static void add_command(struct buffer *out, const struct command *command)
 
 	add_member(out, "name", command->name, "{");
 	add_member(out, "summary", command->summary, ",");
+	add_member(out, "note", command->note, ",");
 	add_member(out, "exits", command->exits, ",");
 	add_texts(out, "uses", command->uses);
 	add_texts(out, "examples", command->examples);

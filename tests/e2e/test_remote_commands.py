@@ -63,9 +63,47 @@ def test_why_finds_a_key_by_name_or_digest_and_by_limit_and_time(denying):
     for flags in (["--since", "2200-01-01T00:00:00Z"], ["--limit", "nosuch"]):
         done = weir("why", "ann", *flags, *at(denying))
         assert (done.returncode, done.stdout) == (1, "")
-        assert "no denial of 'ann' is kept" in done.stderr
+        assert "no denial of 'ann'" in done.stderr
     done = weir("why", "nobody", "--json", *at(denying))
     assert (done.returncode, done.stdout, done.stderr) == (1, "[]\n", "")
+
+
+def test_why_without_a_key_lists_the_last_denials_with_their_keys(denying):
+    done = weir("why", *at(denying))
+    assert (done.returncode, done.stderr) == (0, "")
+    title, *rows = done.stdout.splitlines()
+    assert title.split() == ["TIME", "RULE", "LIMIT", "KEY", "REASON", "RETRY", "AT", "ID", "ATTRIBUTES"]
+    listed = denying.get("/v1/denials?n=1000").json
+    assert len(rows) == len(listed) == 8
+    for row, denial in zip(rows, listed):
+        at_once = rf"{denial['time']}  {denial['rule']}{' .shadow.' * denial['shadow']} +{denial['limit']}  {denial['key']}  over_limit  .*{denial['id']}"
+        assert re.match(at_once, row), (row, denial)
+    for flags, query in ((["--limit", "login"], "limit=login"), (["--rule", "trial"], "rule=trial"), (["--since", "1h"], "since=1h"),
+                         (["--limit", "spare", "--rule", "trial", "--since", "1h"], "limit=spare&rule=trial")):
+        done = weir("why", *flags, "--json", *at(denying))
+        assert done.returncode == 0 and json.loads(done.stdout) == denying.get(f"/v1/denials?n=1000&{query}").json != []
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--limit", "nosuch"], "no denial by the limit 'nosuch' is kept"), (["--rule", "nosuch"], "no denial by the rule 'nosuch' is kept"),
+    (["--since", "2200-01-01T00:00:00Z"], "no denial is kept since 2200-01-01T00:00:00Z"),
+    (["ann", "--limit", "nosuch"], "no denial of 'ann' by the limit 'nosuch' is kept")])
+def test_why_says_of_what_there_is_no_denial(denying, flags, message):
+    done = weir("why", *flags, *at(denying))
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"weir why: {message}\n")
+
+
+def test_a_denial_without_a_key_is_found_by_its_limit_and_has_the_address(tmp_path):
+    server = Server(config="""
+limits: { relief: { algorithm: random, deny: 1 } }
+rules: [ { name: all, limits: [relief] } ]
+denials: { attributes: [ip] }
+""", directory=tmp_path)
+    server.post("/v1/acquire", {"attributes": {"ip": "203.0.113.9", "path": "/"}})
+    [row] = weir("why", "--limit", "relief", *at(server)).stdout.splitlines()[1:]
+    assert row.split()[1:5] == ["all", "relief", "-", "shed"] and row.split()[-1] == "ip=203.0.113.9"
+    assert server.get("/v1/denials").json[0]["key"] == ""
+    assert server.stop() == 0
 
 
 def test_a_key_of_any_bytes_is_found(denying):
@@ -77,7 +115,7 @@ def test_a_key_of_any_bytes_is_found(denying):
 
 
 @pytest.mark.parametrize("words, message", [
-    (["why"], "expected KEY, found 0 arguments"), (["why", "a", "b"], "expected KEY, found 2 arguments"),
+    (["why", "a", "b"], "expected one KEY at most, found 2 arguments"),
     (["why", ""], "expected KEY, found an empty one"), (["key"], "expected KEY, found 0 arguments"),
     (["reset", "login"], "expected LIMIT KEY, found 1 arguments"),
     (["why", "k", "--since", "soon"],

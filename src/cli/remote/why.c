@@ -1,6 +1,6 @@
 /*
- * why.c: the command `weir why`: lists the denials of a key that a server has kept, as a table or
- * as the JSON of the server.
+ * why.c: the command `weir why`: lists the denials that a server has kept, of a key or of all, as a
+ * table or as the JSON of the server.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +16,18 @@
 
 #define DENIALS_MAX 1000 /* the server lists no more at once */
 
-enum { LIMIT, SINCE, JSON, REMOTE };
+enum { LIMIT, RULE, SINCE, JSON, REMOTE };
 
 static const struct flag flags[] = {
     [LIMIT] = {"limit", "NAME", "only denials by this limit", 0, NULL},
+    [RULE] = {"rule", "NAME", "only denials by this rule", 0, NULL},
     [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, or a time", 0, NULL},
     [JSON] = {"json", NULL, "print the server's JSON", 0, NULL},
     SERVER_FLAGS(SERVER_HTTP),
 };
 
 struct why {
-	const char *key, *limit, *since;
+	const char *key, *limit, *rule, *since; /* NULL for all */
 	bool is_json;
 	struct server_flags server;
 };
@@ -77,25 +78,31 @@ static void add_attributes(struct table *table, struct slice object)
 	buffer_free(&text);
 }
 
-/* Appends a row. */
-static void add_denial(struct table *table, struct slice denial)
+static void add_or_dash(struct table *table, struct slice text)
 {
-	enum { ID, TIME, RULE, OF_LIMIT, REASON, RETRY, SHADOW, ATTRIBUTES, COUNT };
-	struct json_member members[] = {{"id", {0}},     {"time", {0}},      {"rule", {0}},
-	                                {"limit", {0}},  {"reason", {0}},    {"retry_after_ms", {0}},
-	                                {"shadow", {0}}, {"attributes", {0}}};
-	struct slice time, rule, limit;
+	table_add(table, text.len > 0 ? text : SLICE("-"));
+}
+
+/* Appends a row, with the key of the denial if they may have several. */
+static void add_denial(struct table *table, struct slice denial, bool has_key_column)
+{
+	enum { ID, TIME, OF_RULE, OF_LIMIT, OF_KEY, REASON, RETRY, SHADOW, ATTRIBUTES, COUNT };
+	struct json_member members[] = {
+	    {"id", {0}},     {"time", {0}},           {"rule", {0}},   {"limit", {0}},     {"key", {0}},
+	    {"reason", {0}}, {"retry_after_ms", {0}}, {"shadow", {0}}, {"attributes", {0}}};
+	struct slice time, rule;
 
 	json_members_read(denial, members, COUNT);
 	time = json_value_text(members[TIME].value);
-	rule = json_value_text(members[RULE].value);
-	limit = json_value_text(members[OF_LIMIT].value);
+	rule = json_value_text(members[OF_RULE].value);
 	table_add(table, time);
 	if (json_value_is_true(members[SHADOW].value))
 		table_printf(table, "%.*s (shadow)", (int)u64_min(rule.len, 200), rule.data);
 	else
-		table_add(table, rule.len > 0 ? rule : SLICE("-"));
-	table_add(table, limit.len > 0 ? limit : SLICE("-"));
+		add_or_dash(table, rule);
+	add_or_dash(table, json_value_text(members[OF_LIMIT].value));
+	if (has_key_column)
+		add_or_dash(table, json_value_text(members[OF_KEY].value));
 	table_add(table, json_value_text(members[REASON].value));
 	add_retry_time(table, time, json_value_u64(members[RETRY].value));
 	table_add(table, json_value_text(members[ID].value));
@@ -120,26 +127,49 @@ static bool is_list_of_objects(struct slice body, size_t *count)
 }
 
 /* Prints a table of the list. */
-static void print_table(struct slice body)
+static void print_table(struct slice body, bool has_key_column)
 {
-	static const char *const titles[] = {"TIME",     "RULE", "LIMIT",     "REASON",
-	                                     "RETRY AT", "ID",   "ATTRIBUTES"};
-	struct table table = {.columns = sizeof titles / sizeof *titles};
+	static const char *const titles[] = {"TIME",   "RULE",     "LIMIT", "KEY",
+	                                     "REASON", "RETRY AT", "ID",    "ATTRIBUTES"};
+	const size_t key_column = 3, count = sizeof titles / sizeof *titles;
+	struct table table = {.columns = has_key_column ? count : count - 1};
 	struct buffer text = {0};
 	struct json list;
 	struct slice denial;
 
-	for (size_t i = 0; i < table.columns; i++)
-		table_add(&table, slice_of(titles[i]));
+	for (size_t i = 0; i < count; i++)
+		if (i != key_column || has_key_column)
+			table_add(&table, slice_of(titles[i]));
 	json_list_open(&list, body);
 	for (size_t n = 0; n < DENIALS_MAX && json_list_next(&list, &denial); n++)
-		add_denial(&table, denial);
+		add_denial(&table, denial, has_key_column);
 	table_write(&table, &text);
 	if (text.failed)
 		command_fail("why", "out of memory");
 	else
 		fwrite(text.data, 1, text.len, stdout);
 	table_free(&table);
+	buffer_free(&text);
+}
+
+static void add_filter(struct buffer *text, const char *before, const char *value,
+                       const char *after)
+{
+	if (value)
+		buffer_printf(text, "%s%s%s", before, value, after);
+}
+
+static void report_none(const struct why *why)
+{
+	struct buffer text = {0};
+
+	add_filter(&text, " of '", why->key, "'");
+	add_filter(&text, " by the limit '", why->limit, "'");
+	add_filter(&text, " by the rule '", why->rule, "'");
+	buffer_add_text(&text, " is kept");
+	add_filter(&text, " since ", why->since, "");
+	buffer_add(&text, "", 1);
+	command_fail("why", "no denial%s", text.failed ? " is kept" : text.data);
 	buffer_free(&text);
 }
 
@@ -156,10 +186,9 @@ static int print_denials(const struct why *why, struct slice body)
 	if (why->is_json)
 		json_print(stdout, body);
 	else if (count > 0)
-		print_table(body);
+		print_table(body, !why->key);
 	else
-		command_fail("why", "no denial of '%s' is kept%s%s", why->key, why->since ? " since " : "",
-		             why->since ? why->since : "");
+		report_none(why);
 	return count > 0 ? 0 : 1;
 }
 
@@ -175,6 +204,7 @@ static int list_denials(const struct why *why)
 	buffer_printf(&path, "/v1/denials?n=%d", DENIALS_MAX);
 	add_parameter(&path, "key", why->key);
 	add_parameter(&path, "limit", why->limit);
+	add_parameter(&path, "rule", why->rule);
 	add_parameter(&path, "since", why->since);
 	buffer_add(&path, "", 1);
 	if (path.failed)
@@ -199,6 +229,8 @@ static int run_why(int argc, char **argv)
 	while ((flag = arguments_next(&arguments)) >= 0) {
 		if (flag == LIMIT)
 			why.limit = arguments.value;
+		else if (flag == RULE)
+			why.rule = arguments.value;
 		else if (flag == SINCE)
 			why.since = arguments.value;
 		else if (flag == JSON)
@@ -206,10 +238,10 @@ static int run_why(int argc, char **argv)
 		else
 			server_flags_set(&why.server, flag - REMOTE, arguments.value);
 	}
-	if (argc - optind != 1)
-		return command_fail("why", "expected KEY, found %d arguments", argc - optind);
-	why.key = argv[optind];
-	if (!*why.key)
+	if (argc - optind > 1)
+		return command_fail("why", "expected one KEY at most, found %d arguments", argc - optind);
+	why.key = argv[optind]; /* NULL behind the last argument */
+	if (why.key && !*why.key)
 		return command_fail("why", "expected KEY, found an empty one");
 	status = server_flags_open(&why.server, SERVER_HTTP, &error) == WEIR_OK
 	             ? list_denials(&why)
@@ -220,9 +252,17 @@ static int run_why(int argc, char **argv)
 
 const struct command command_why = {
     .name = "why",
-    .summary = "List the kept denials of a key, by its name or digest, newest first.",
-    .uses = {"KEY [--limit NAME] [--since TIME] [--json] " SERVER_USE},
-    .examples = {"weir why 203.0.113.9 --since 1h", "weir why 203.0.113.9 --limit login --json"},
+    .summary =
+        "List the kept denials, newest first: of a key, by its name or digest, or of all keys.",
+    .uses = {"[KEY] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
+    .note =
+        "Without KEY, the last denials are listed with their keys, at most 1,000. A limit that "
+        "has\n"
+        "no key, such as a breaker for all, is found by --limit, and a rule with `answer: deny`\n"
+        "by --rule. `denials: { attributes: [ip] }` in the server's configuration adds the\n"
+        "address of each denied request, in the last column.",
+    .examples = {"weir why 203.0.113.9 --since 1h", "weir why 203.0.113.9 --limit login --json",
+                 "weir why --limit relief --since 10m"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

@@ -63,8 +63,8 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	};
 
 	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
-	if (!step->limit)
-		digest[0] = '\0'; /* a rule that denies by its own answer counts by no key */
+	if (step->key_name.len == 0)
+		digest[0] = '\0'; /* there is nothing to hide */
 	denial.key = key_to_show(decider, step, digest);
 	denial_attributes_add_json(decider, plan, step, &attributes);
 	if (!attributes.failed)
