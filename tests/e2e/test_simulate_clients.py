@@ -114,6 +114,68 @@ rules:
     assert (alone["keys"], own["keys"]) == (1, 1000) and own["denied"] == 0
 
 
+def test_clients_of_high_priority_pass_while_low_ones_are_denied(tmp_path):
+    """One client of ten has a high priority. Shadow rules count the attempts: a client that passes makes fewer."""
+    config = tmp_path / "weir.yaml"
+    rules = """
+limits: {{ places: {{ algorithm: adaptive }}, each: {{ algorithm: token_bucket, rate: 1000000/s }} }}
+rules:
+  - {{ name: high, match: {{ ip: 10.0.0.0-10.0.1.143 }}, limits: [places]{} }}
+  - {{ name: low, match: {{ ip: 10.0.1.144-10.0.15.159 }}, limits: [places]{} }}
+  - {{ name: of high, match: {{ ip: 10.0.0.0-10.0.1.143 }}, limits: [each], mode: shadow }}
+  - {{ name: of low, match: {{ ip: 10.0.1.144-10.0.15.159 }}, limits: [each], mode: shadow }}
+"""
+    parts = []
+    for priorities in (", priority: 1", ", priority: 8"), ("", ""):
+        config.write_text(rules.format(*priorities))
+        shadow = simulate("--clients", "4000", "-c", config, "--overload", "1")["shadow"]
+        parts.append(shadow["of high"]["asked"] / 400 / (shadow["of low"]["asked"] / 3600))
+    assert parts[0] < 0.6 and 0.95 < parts[1] < 1.05, parts
+
+
+def test_a_shadow_rule_on_the_limit_of_another_rule_takes_places_as_in_the_server(tmp_path):
+    config = tmp_path / "weir.yaml"
+    config.write_text("""
+limits: { places: { algorithm: concurrency, max: 20 }, few: { algorithm: token_bucket, rate: 100/s } }
+rules:
+  - { name: enforced, match: { plan: "*" }, limits: [places] }
+  - { name: rate, match: { tier: "*" }, limits: [few] }
+  - { name: trial, limits: [places], mode: shadow }
+""")
+    alone = simulate("--clients", "100", "--timeout", "200ms", "-c", config)
+    both = simulate("--clients", "100", "--timeout", "200ms", "-c", config, "--attr", "plan=free")
+    attempts = [sum(configurations(report)["the rules"][part]["attempts"] for part in ("before", "overload", "after"))
+                for report in (alone, both)]
+    places = [report["limits"]["places"] for report in (alone, both)]
+    assert [place["allowed"] + place["denied"] for place in places] == [attempts[0], 2 * attempts[1]]
+    assert alone["shadow"]["trial"]["asked"] == attempts[0]
+    assert configurations(alone)["the rules"]["timeline"] == configurations(alone)["without limits"]["timeline"]
+    # A place that a shadow rule takes for a denied request is free at once, or 20 would be in use for ever.
+    denied = simulate(*STORM, "-c", config, "--attr", "tier=free")
+    assert denied["limits"]["few"]["denied"] > 10_000 and denied["shadow"]["trial"]["denied"] == 0
+
+
+@pytest.mark.parametrize("stores, said", [
+    ("store: redis://127.0.0.1:1/0", "2 limits, such as 'places', count in memory here, as one server alone does"),
+    ("nodes: 1", "'each' counts in memory here, as one server alone does, and not at its Redis"),
+])
+def test_limits_at_a_redis_are_simulated_in_memory_and_the_report_says_so(tmp_path, stores, said):
+    """Nothing listens at port 1."""
+    text = """
+limits:
+  places: {{ algorithm: concurrency, max: 20 {0}}}
+  each: {{ algorithm: token_bucket, rate: 1200/s {1}}}
+rules: [ {{ name: api, limits: [places, each] }} ]
+"""
+    config, memory = tmp_path / "weir.yaml", tmp_path / "memory.yaml"
+    config.write_text(stores + text.format("", "" if said[0] == "2" else ", store: redis://127.0.0.1:1/0, chunk: 5% "))
+    memory.write_text(text.format("", ""))
+    done = weir("simulate", "--json", *STORM, "-c", config)
+    assert done.returncode == 0 and done.stderr.count(said) == done.stderr.count("\n") == 1, done.stderr
+    plain = weir("simulate", "--json", *STORM, "-c", memory)
+    assert plain.stderr == "" and json.loads(plain.stdout)["clients"] == json.loads(done.stdout)["clients"]
+
+
 def test_a_pacer_holds_requests_on_their_way_to_the_backend():
     found = configurations(simulate("--clients", "100", "--think", "100ms", "--timeout", "1s", "--try",
                                     "pace: { algorithm: pacer, rate: 500/s, slack: 0, max_wait: 500ms }"))

@@ -4,6 +4,7 @@
  */
 #include "cli/simulate/limits.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -155,6 +156,31 @@ int simulate_limits_add(struct simulate_limits *limits, const char *flag, const 
 	return WEIR_OK;
 }
 
+/* `otherwise` is the store of limits that name none. */
+static void warn_of_shared_stores(const struct weir_config *config, const char *otherwise)
+{
+	const struct rules_limit *first = NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < config->limit_count; i++) {
+		if (!rules_store(&config->limits[i], otherwise))
+			continue;
+		first = first ?: &config->limits[i];
+		count++;
+	}
+	if (count == 1)
+		fprintf(
+		    stderr,
+		    "weir simulate: '%.64s' counts in memory here, as one server alone does, and not at "
+		    "its Redis\n",
+		    first->options.name);
+	else if (count > 1)
+		fprintf(stderr,
+		        "weir simulate: %zu limits, such as '%.64s', count in memory here, as one server "
+		        "alone does, and not at their Redis\n",
+		        count, first->options.name);
+}
+
 int simulate_limits_read(struct simulate_limits *limits, bool has_pattern, struct weir_error *error)
 {
 	struct settings_plan plan;
@@ -166,6 +192,8 @@ int simulate_limits_read(struct simulate_limits *limits, bool has_pattern, struc
 		status = simulate_limits_add(limits, "--try", limits->tried[i], error);
 	if (status == WEIR_OK)
 		status = settings_resolve(&limits->settings, limits->config, &plan, error);
+	if (status == WEIR_OK)
+		warn_of_shared_stores(limits->config, plan.redis);
 	limits->capacity =
 	    status == WEIR_OK && plan.capacity ? plan.capacity : SETTINGS_CAPACITY_DEFAULT;
 	return status;
