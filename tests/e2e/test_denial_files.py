@@ -243,6 +243,42 @@ def test_secrets_are_in_no_file(serve, tmp_path):
     assert text.count("\n") == 2 and "s3cret" not in text
 
 
+@pytest.mark.parametrize("extra", [-1, 0, 1, 100])
+def test_of_a_long_file_the_last_lines_are_read_and_wrong_ones_named_by_their_offset(serve, tmp_path, extra):
+    """With `keep: 1` the last 5137 bytes are read, of which `extra` bytes more are one line less."""
+    path = tmp_path / "denials.jsonl"
+    bad = b"no json\n"
+    lines = [changed(key=f"{i:04}").encode() + b"\n" for i in range(200)]
+    tail = b"".join(lines[-20:]) + bad
+    last = changed(key="last").encode()
+    last += b" " * (5137 - len(tail) - len(last) - 1 + extra) + b"\n"
+    path.write_bytes(b"".join(lines) + bad + last)
+    server = serve("--log-format", "json", config=CONFIG % ", keep: 1")
+    [read] = log_lines(server, "denials_read")
+    assert (read["denials"], read["skipped"]) == (20 - (extra > 0) + 1, 1)
+    [skipped] = log_lines(server, "denial_skipped")
+    assert "line" not in skipped and skipped["byte"] == len(b"".join(lines))
+    assert [denial["key"] for denial in kept(server)] == ["last"]
+
+
+def test_fewer_files_remove_the_oldest_and_no_others(serve, tmp_path):
+    path = tmp_path / "denials.jsonl"
+    server = serve(config=CONFIG % ", rotate: 16KiB, files: 6")
+    deny(server, "k" * 100, 2000)
+    assert server.stop() == 0
+    assert len(files_of(path)) == 6
+    for name, content in ((".7", "important\n"), (".old", (tmp_path / "denials.jsonl.5").read_text())):
+        (tmp_path / f"denials.jsonl{name}").write_text(content)
+    os.remove(tmp_path / "denials.jsonl.4")
+    os.symlink(tmp_path / "denials.jsonl.1", tmp_path / "denials.jsonl.4")
+    server = serve(config=CONFIG % ", rotate: 16KiB, files: 2")
+    left = ["denials.jsonl" + name for name in ("", ".1", ".4", ".7", ".old")]
+    until(lambda: [file.name for file in files_of(path)] == left, "the surplus files to be removed")
+    await_line(server, "denials_removed")
+    assert server.stop() == 0
+    assert (tmp_path / "denials.jsonl.7").read_text() == "important\n"
+
+
 def test_another_file_needs_a_restart(serve):
     server = serve(config=CONFIG % "")
     server.reload(CONFIG % ", files: 9")

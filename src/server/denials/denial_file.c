@@ -186,12 +186,40 @@ static void write_lines(struct denial_file *file, const struct buffer *lines)
 	}
 }
 
+/* Whether the file of that name is one of denials, which every line of ours begins with. */
+static bool is_ours(const char *name)
+{
+	static const char beginning[] = "{\"id\":\"";
+	char found[sizeof beginning - 1];
+	struct stat info;
+	const char *why;
+	int fd = denial_path_open(name, O_RDONLY, &info, &why);
+	bool is_ours = fd >= 0 && pread(fd, found, sizeof found, 0) == (ssize_t)sizeof found &&
+	               memcmp(found, beginning, sizeof found) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return is_ours;
+}
+
+/* Removes the older files that an earlier configuration with more `files` has left. */
+static void remove_surplus_files(struct denial_file *file)
+{
+	for (uint64_t i = file->options.files; i < DENIAL_FILES_MAX; i++) {
+		const char *name = denial_path_of(file->options.path, i, file->from);
+
+		if (is_ours(name) && unlink(name) == 0)
+			log_state(file, LOG_INFO, "denials_removed", name);
+	}
+}
+
 /* The writer's thread. Returns when the file is closed and all lines are written. */
 static void *run_writer(void *argument)
 {
 	struct denial_file *file = argument;
 
-	open_file(file);
+	if (open_file(file)) /* which has locked it, so no other server writes these files */
+		remove_surplus_files(file);
 	pthread_mutex_lock(&file->mutex);
 	for (;;) {
 		struct buffer lines = file->queue;

@@ -5,7 +5,8 @@
  * PATH has the newest; when it is full it becomes PATH.1, that becomes PATH.2, and so on. They take
  * at most `rotate` x `files` bytes. A thread writes the lines, so no loop waits for a disk.
  * DENIAL_FILE_QUEUE_MAX bytes may wait for it. A line that finds no space there or on the disk is
- * lost and counted, and the log has one warning.
+ * lost and counted, and the log has one warning. If an earlier configuration had more files, the
+ * oldest are removed.
  *
  * The files may have been changed by others. So a symbolic link, a file of another user, and a file
  * that does not begin as ours are not written. Lines that are no denials are skipped with a
@@ -19,6 +20,7 @@
 #include "server/denials/denial_sample.h"
 
 #define DENIAL_FILE_QUEUE_MAX ((size_t)1 << 20)
+#define DENIAL_FILES_MAX      100                  /* `files` of a configuration is no more */
 #define DENIAL_FILE_READ_MAX  ((uint64_t)64 << 20) /* the newest bytes that are read at a start */
 
 struct denial_file_options {

@@ -24,10 +24,12 @@ struct file_reader {
 	struct denial_sample *sample;
 	uint64_t read_count, skipped_count;
 	const char *name;               /* of the file that is read */
+	bool is_cut;                    /* whose first bytes are skipped */
 	char line[DENIAL_LINE_MAX + 2]; /* and its line */
 };
 
-static void warn_of_line(struct file_reader *reader, uint64_t line, const char *expected,
+/* Warns of a line by its number, or, in a file that is not read from its start, by its offset. */
+static void warn_of_line(struct file_reader *reader, uint64_t place, const char *expected,
                          unsigned column)
 {
 	char message[MESSAGE_MAX];
@@ -36,10 +38,11 @@ static void warn_of_line(struct file_reader *reader, uint64_t line, const char *
 		return;
 	snprintf(message, sizeof message, "expected %s", expected);
 	log_event(reader->options->log, LOG_WARNING, "denial_skipped", {"file", reader->name},
-	          {"line", .number = line}, {"column", .number = column}, {"message", message});
+	          {reader->is_cut ? "byte" : "line", .number = place}, {"column", .number = column},
+	          {"message", message});
 }
 
-static void keep_line(struct file_reader *reader, size_t len, uint64_t number)
+static void keep_line(struct file_reader *reader, size_t len, uint64_t place)
 {
 	struct denial_line line;
 
@@ -47,23 +50,42 @@ static void keep_line(struct file_reader *reader, size_t len, uint64_t number)
 		denial_sample_restore(reader->sample, &line.denial, line.id);
 		reader->read_count++;
 	} else {
-		warn_of_line(reader, number, line.expected, line.column);
+		warn_of_line(reader, place, line.expected, line.column);
 	}
 	buffer_free(&line.attributes);
 }
 
 /*
- * Reads the lines that begin after the first `skipped` bytes. The last one is ignored if it has no
- * end: the server was killed while it wrote it.
+ * Moves to the first line that begins at `offset` or later, of a file of which nothing was read.
+ * Returns where the line begins.
+ */
+static uint64_t skip_to_line(FILE *stream, uint64_t offset)
+{
+	uint64_t at = offset - 1; /* a newline there ends the line before */
+	int c;
+
+	lseek(fileno(stream), (off_t)at, SEEK_SET); /* a regular file, so it does not fail */
+	do {
+		c = getc_unlocked(stream);
+		at++;
+	} while (c != EOF && c != '\n');
+	return at;
+}
+
+/*
+ * Reads the lines that begin at `skipped` bytes or later. The last one is ignored if it has no end:
+ * the server was killed while it wrote it.
  */
 static void read_lines(struct file_reader *reader, FILE *stream, uint64_t skipped)
 {
-	uint64_t number = 1, begin = 0, at = 0;
+	uint64_t at = skipped > 0 ? skip_to_line(stream, skipped) : 0, begin = at, number = 1;
 	size_t len = 0;
 	bool is_long = false;
 	int c;
 
 	while ((c = getc_unlocked(stream)) != EOF) {
+		uint64_t place = reader->is_cut ? begin : number;
+
 		at++;
 		if (c != '\n') {
 			is_long |= len == DENIAL_LINE_MAX;
@@ -71,10 +93,10 @@ static void read_lines(struct file_reader *reader, FILE *stream, uint64_t skippe
 			len += len < DENIAL_LINE_MAX;
 			continue;
 		}
-		if (begin >= skipped && is_long)
-			warn_of_line(reader, number, "a line of 5136 bytes at most", DENIAL_LINE_MAX);
-		else if (begin >= skipped)
-			keep_line(reader, len, number);
+		if (is_long)
+			warn_of_line(reader, place, "a line of 5136 bytes at most", DENIAL_LINE_MAX);
+		else
+			keep_line(reader, len, place);
 		number++;
 		begin = at;
 		len = 0;
@@ -94,7 +116,10 @@ static void read_one_file(struct file_reader *reader, const char *name, uint64_t
 		log_event(reader->options->log, LOG_WARNING, "denials_not_read", {"file", name},
 		          {"message", why});
 	if (stream) {
-		read_lines(reader, stream, sat_sub((uint64_t)info.st_size, bytes));
+		uint64_t skipped = sat_sub((uint64_t)info.st_size, bytes);
+
+		reader->is_cut = skipped > 0;
+		read_lines(reader, stream, skipped);
 		fclose(stream);
 	} else if (fd >= 0) {
 		close(fd);

@@ -20,13 +20,32 @@ struct slot {
 	size_t json_len, key_len, values_len, limit_len;
 };
 
+/*
+ * Listing may have a million slots to search, and must not delay a decision, which adds a denial.
+ * So it gives `mutex` away after SLOTS_AT_ONCE slots. Each thread takes `turn` before it waits for
+ * `mutex`, and holds it until then. Therefore a lister that comes back waits behind an adder.
+ */
+#define SLOTS_AT_ONCE 64
+
 struct denial_sample {
-	pthread_mutex_t mutex;
+	pthread_mutex_t turn, mutex;
 	uint64_t next; /* the number of the next denial; denial n is in slot n % slot_count */
 	uint64_t id_base;
 	size_t slot_count;
 	struct slot slots[];
 };
+
+static void lock_sample(struct denial_sample *sample)
+{
+	pthread_mutex_lock(&sample->turn);
+	pthread_mutex_lock(&sample->mutex);
+	pthread_mutex_unlock(&sample->turn);
+}
+
+static void unlock_sample(struct denial_sample *sample)
+{
+	pthread_mutex_unlock(&sample->mutex);
+}
 
 struct denial_sample *denial_sample_open(size_t keep)
 {
@@ -40,6 +59,7 @@ struct denial_sample *denial_sample_open(size_t keep)
 		free(sample);
 		return NULL;
 	}
+	pthread_mutex_init(&sample->turn, NULL);
 	pthread_mutex_init(&sample->mutex, NULL);
 	sample->slot_count = keep;
 	return sample;
@@ -52,6 +72,7 @@ void denial_sample_close(struct denial_sample *sample)
 	for (size_t i = 0; i < sample->slot_count; i++)
 		buffer_free(&sample->slots[i].text);
 	pthread_mutex_destroy(&sample->mutex);
+	pthread_mutex_destroy(&sample->turn);
 	free(sample);
 }
 
@@ -136,22 +157,22 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 	const struct slot *slot;
 	bool stored;
 
-	pthread_mutex_lock(&sample->mutex);
+	lock_sample(sample);
 	write_id(sample, sample->next, id);
 	slot = fill_next_slot(sample, denial, id);
 	stored = !slot->text.failed;
 	if (stored && json)
 		buffer_add(json, slot->text.data, slot->json_len);
-	pthread_mutex_unlock(&sample->mutex);
+	unlock_sample(sample);
 	return stored;
 }
 
 void denial_sample_restore(struct denial_sample *sample, const struct denial *denial,
                            const char *id)
 {
-	pthread_mutex_lock(&sample->mutex);
+	lock_sample(sample);
 	fill_next_slot(sample, denial, id);
-	pthread_mutex_unlock(&sample->mutex);
+	unlock_sample(sample);
 }
 
 /* Cuts the first `len` bytes off the text. */
@@ -209,23 +230,55 @@ static uint64_t count_kept(const struct denial_sample *sample)
 	return u64_min(sample->next, sample->slot_count);
 }
 
+/* How far a listing is. */
+struct listing {
+	const struct denial_filter *filter;
+	struct buffer *out;
+	uint64_t next; /* denials from this number on are done */
+	size_t count;
+};
+
+/*
+ * Appends those of the next SLOTS_AT_ONCE denials that the filter admits, the newest first. Returns
+ * false at the end: the oldest denial was done, or has been replaced meanwhile.
+ */
+static bool list_some(struct denial_sample *sample, struct listing *listing)
+{
+	uint64_t oldest = sample->next - count_kept(sample);
+
+	for (size_t i = 0; i < SLOTS_AT_ONCE; i++) {
+		const struct slot *slot;
+
+		if (listing->next <= oldest || listing->count == listing->filter->count_max)
+			return false;
+		slot = &sample->slots[--listing->next % sample->slot_count];
+		if (!admits(listing->filter, slot))
+			continue;
+		buffer_add(listing->out, ",", listing->count > 0);
+		buffer_add(listing->out, slot->text.data, slot->json_len);
+		listing->count++;
+	}
+	return true;
+}
+
 /* Appends the denials that the filter admits, separated by commas. */
 static void list_admitted(struct denial_sample *sample, const struct denial_filter *filter,
                           struct buffer *out)
 {
-	size_t listed = 0;
+	struct listing listing = {filter, out, 0, 0};
+	bool goes_on;
 
-	pthread_mutex_lock(&sample->mutex);
-	for (uint64_t i = 1; i <= count_kept(sample) && listed < filter->count_max; i++) {
-		const struct slot *slot = &sample->slots[(sample->next - i) % sample->slot_count];
-
-		if (!admits(filter, slot))
-			continue;
-		buffer_add(out, ",", listed > 0);
-		buffer_add(out, slot->text.data, slot->json_len);
-		listed++;
-	}
-	pthread_mutex_unlock(&sample->mutex);
+	lock_sample(sample);
+	listing.next = sample->next;
+	unlock_sample(sample);
+	do {
+		/* so that the buffer does not grow, and so is not copied, under the lock */
+		if (!buffer_reserve(out, SLOTS_AT_ONCE * (DENIAL_TEXT_MAX + 1)))
+			return;
+		lock_sample(sample);
+		goes_on = list_some(sample, &listing);
+		unlock_sample(sample);
+	} while (goes_on);
 }
 
 void denial_sample_list(struct denial_sample *sample, const struct denial_filter *filter,
@@ -241,8 +294,8 @@ size_t denial_sample_count(struct denial_sample *sample)
 {
 	size_t n;
 
-	pthread_mutex_lock(&sample->mutex);
+	lock_sample(sample);
 	n = count_kept(sample);
-	pthread_mutex_unlock(&sample->mutex);
+	unlock_sample(sample);
 	return n;
 }

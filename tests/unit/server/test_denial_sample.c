@@ -196,6 +196,52 @@ static void threads_share_a_second_exactly(void **state)
 	denial_sample_close(load.sample);
 }
 
+static void *add_numbered(void *context)
+{
+	struct load *load = context;
+
+	for (unsigned i = 1; i <= 20000; i++) {
+		char key[16];
+
+		snprintf(key, sizeof key, "%08u", i);
+		add(load->sample, denial_of(key, "limit", NOW));
+		atomic_store(&load->admitted, i);
+	}
+	return NULL;
+}
+
+/* A list takes the lock several times, so denials may be replaced under it. */
+static void a_list_beside_a_thread_that_adds_is_in_order_and_without_gaps(void **state)
+{
+	struct load load = {.sample = denial_sample_open(1000)};
+	pthread_t thread;
+	unsigned before;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, add_numbered, &load), 0);
+	do {
+		struct denial_filter filter = {.count_max = 2000};
+		struct buffer out = {0};
+		unsigned last = 0, listed = 0;
+		const char *at;
+
+		before = atomic_load(&load.admitted);
+		denial_sample_list(load.sample, &filter, &out);
+		buffer_add(&out, "", 1);
+		assert_false(out.failed);
+		for (at = out.data; (at = strstr(at, "\"key\":\"")); at += 7, listed++) {
+			unsigned number = (unsigned)strtoul(at + 7, NULL, 10);
+
+			assert_true(last == 0 ? number >= before : number == last - 1);
+			last = number;
+		}
+		assert_in_range(listed, u64_min(before, 1), 1000);
+		buffer_free(&out);
+	} while (before < 20000);
+	pthread_join(thread, NULL);
+	denial_sample_close(load.sample);
+}
+
 static void a_sample_of_none_lists_none(void **state)
 {
 	(void)state;
@@ -213,6 +259,7 @@ int main(void)
 	    cmocka_unit_test(a_denial_is_one_json_object_whatever_its_names_are),
 	    cmocka_unit_test(a_share_admits_so_many_in_each_second),
 	    cmocka_unit_test(threads_share_a_second_exactly),
+	    cmocka_unit_test(a_list_beside_a_thread_that_adds_is_in_order_and_without_gaps),
 	    cmocka_unit_test(a_sample_of_none_lists_none),
 	};
 
