@@ -9,6 +9,10 @@
 #include <weir/weir.h>
 
 #ifdef __cplusplus
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* functions have the names of their structs */
+#endif
 extern "C" {
 #endif
 
@@ -131,5 +135,8 @@ WEIR_API void weir_pool_stats(weir_pool *pool, struct weir_pool_stats *stats);
 
 #ifdef __cplusplus
 }
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
 #endif
 #endif

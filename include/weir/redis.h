@@ -30,6 +30,10 @@
 #include <weir/weir.h>
 
 #ifdef __cplusplus
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* functions have the names of their structs */
+#endif
 extern "C" {
 #endif
 
@@ -89,5 +93,8 @@ WEIR_API int weir_redis_stats(const weir_table *table, struct weir_redis_stats *
 
 #ifdef __cplusplus
 }
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
 #endif
 #endif

@@ -41,6 +41,10 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* functions have the names of their structs */
+#endif
 extern "C" {
 #endif
 
@@ -820,5 +824,8 @@ WEIR_API void weir_config_close(weir_config *config);
 
 #ifdef __cplusplus
 }
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
 #endif
 #endif

@@ -109,7 +109,7 @@ def test_the_library_has_no_writable_state(library):
 def test_each_header_compiles_alone_and_strictly(compiler, header):
     language = "c++" if "++" in compiler[0] else "c"
     done = subprocess.run(
-        [*compiler, "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+        [*compiler, "-pedantic-errors", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only",
          f"-I{ROOT}/include", "-x", language, "-"],
         input=f"#include <{header}>\n", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
