@@ -223,6 +223,15 @@ def test_a_program_outside_of_the_tree_decides_and_all_agree_on_the_version(
     assert f"weir ({version}) " in (ROOT / "packaging/debian/changelog").read_text()
 
 
+@pytest.mark.parametrize("package, source", [("weir", "LIMITER"), ("weir_rules", "ENGINE"), ("weir_redis", "LIMITER")])
+def test_a_build_that_is_not_installed_is_found_by_pkg_config(tmp_path, package, source):
+    (tmp_path / "program.c").write_text(globals()[source])
+    flags = run("pkg-config", "--cflags", "--libs", package, env={"PKG_CONFIG_PATH": str(BUILD / "meson-uninstalled")})
+    run("gcc", "-Wall", "-Werror", tmp_path / "program.c", "-o", tmp_path / "program", *shlex.split(flags))
+    listed = run("ldd", tmp_path / "program", env={"LD_LIBRARY_PATH": str(BUILD / "src")})
+    assert f"libweir.so.1 => {BUILD}/src/libweir.so.1 " in listed
+
+
 @pytest.mark.parametrize("static", [False, True])
 def test_a_program_outside_of_the_tree_decides_by_a_rule_file(tree, tmp_path, static):
     source = tmp_path / "engine.c"
