@@ -275,13 +275,28 @@ int resp_copy_words_to_request(struct fill *fill, const struct slice *args, size
 	return 0;
 }
 
+/* Whether a client of Redis calls a script, for example one that limits requests. */
+static bool is_script_command(struct slice name)
+{
+	static const char *const commands[] = {"EVAL",   "EVALSHA",  "EVAL_RO", "EVALSHA_RO",
+	                                       "SCRIPT", "FUNCTION", "FCALL",   "FCALL_RO"};
+
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+		if (slice_equal_nocase(name, slice_of(commands[i])))
+			return true;
+	return false;
+}
+
 /* Finds the command. Returns NULL and sets fill->error if it or its number of words is invalid. */
 const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *args, size_t n)
 {
 	const struct resp_spec *spec = resp_spec_find(args[0]);
 
 	if (!spec)
-		error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'", FILL_QUOTE(args[0]));
+		error_set(&fill->error, WEIR_ENOTFOUND, "unknown command '%.*s'%s", FILL_QUOTE(args[0]),
+		          is_script_command(args[0]) ? ": Weir runs no scripts; use WEIR.ACQUIRE or "
+		                                       "CL.THROTTLE, see docs/migrating.md"
+		                                     : "");
 	else if (n < spec->min_words || (n > spec->max_words && spec->max_words != RESP_ARGS_ANY))
 		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command%s%s%s%s",
 		          spec->name.data, spec->usage ? ": expected " : "",

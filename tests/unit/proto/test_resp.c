@@ -177,11 +177,19 @@ static void test_a_permit_is_the_seventh_element(void **state)
 	             "*7\r\n:1\r\n:10\r\n:9\r\n:0\r\n:201\r\n$2\r\nok\r\n$4\r\np-_1\r\n"});
 }
 
+#define NO_SCRIPTS                                                                                 \
+	": Weir runs no scripts; use WEIR.ACQUIRE or CL.THROTTLE, see docs/migrating.md\r\n"
+
 static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 {
 	(void)state;
 	RUN(&passed, {"NOSUCH x", "", "-ERR unknown command 'NOSUCH'\r\n"},
 	    {"PINGPING", "", "-ERR unknown command 'PINGPING'\r\n"},
+	    {"EVAL x 0", "", "-ERR unknown command 'EVAL'" NO_SCRIPTS},
+	    {"evalsha", "", "-ERR unknown command 'evalsha'" NO_SCRIPTS},
+	    {"SCRIPT LOAD x", "", "-ERR unknown command 'SCRIPT'" NO_SCRIPTS},
+	    {"FCALL f 0", "", "-ERR unknown command 'FCALL'" NO_SCRIPTS},
+	    {"EVALS", "", "-ERR unknown command 'EVALS'\r\n"},
 	    {"ECHO", "", "-ERR wrong number of arguments for 'ECHO' command\r\n"},
 	    {"WEIR.RESET a b c", "",
 	     "-ERR wrong number of arguments for 'WEIR.RESET' command: expected WEIR.RESET limit "
