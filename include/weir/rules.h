@@ -14,7 +14,8 @@ extern "C" {
 
 /**
  * Reads and checks the file at `path`. If the path ends in .conf, the file is in Koala's language
- * (docs/koala.md), otherwise in YAML. Close the configuration with weir_config_close.
+ * (docs/koala.md), otherwise in YAML. Close the configuration with weir_config_close. The keys of
+ * a server, such as `listen`, `store` and `capacity`, are checked, but have no effect in a program.
  *
  *     weir_config *config;
  *     if (weir_config_read_file("weir.yaml", &config, &error) != 0)

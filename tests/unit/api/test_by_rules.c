@@ -621,6 +621,28 @@ static void a_turn_is_slept_for(void **state)
 	close_scene(&s);
 }
 
+/* A rule file may serve a server, too. A program has opened its table before. */
+static void the_store_and_the_capacity_of_a_file_have_no_effect(void **state)
+{
+	struct weir_table_stats before, after;
+	struct scene s;
+
+	(void)state;
+	open_scene(&s);
+	weir_table_stats(s.table, NOW, &before);
+	s.config = (struct weir_config){LIMITS_OF(limits),
+	                                .rules = by_both,
+	                                .rule_count = 1,
+	                                .capacity = 5,
+	                                .store = {.text = "redis://127.0.0.1:1"}};
+	assert_int_equal(weir_engine_open(&s.config, s.table, &s.engine, NULL), 0);
+	assert_true(acquire(&s, 1));
+	assert_left(&s, 2, 2);
+	weir_table_stats(s.table, NOW, &after);
+	assert_int_equal(after.capacity, before.capacity);
+	close_scene(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -642,6 +664,7 @@ int main(void)
 	    cmocka_unit_test(the_first_for_one_key_does_not_overtake_at_another),
 	    cmocka_unit_test(the_first_for_one_key_is_denied_behind_others_at_another),
 	    cmocka_unit_test(a_turn_is_slept_for),
+	    cmocka_unit_test(the_store_and_the_capacity_of_a_file_have_no_effect),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
