@@ -24,6 +24,7 @@ limits:
   relief: { algorithm: random, deny: 1 }
 rules:
   - { name: login-by-ip, match: { path: /login }, key: [ip], limits: [login] }
+  - { name: sheddable, match: { path: /search }, key: [ip], limits: [relief] }
 users:
 """ + user("ops", token="weir_ops", may=ALL)
 RESP_COMMANDS = "ask", "reset", "bench"  # of an address that is no URL
