@@ -11,7 +11,7 @@ TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev libjansson-dev redis-serv
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
 	systemd man-db groff zsh fish zstd
 DEB_PACKAGES = build-essential debhelper dpkg-dev
-RELEASE_PACKAGES = mmdebstrap buildah python3 util-linux
+RELEASE_PACKAGES = mmdebstrap git python3 util-linux
 RELEASE_TEST_PACKAGES = crun rpm cpio binutils curl iproute2 redis-server redis-tools openssl lintian systemd python3-venv \
 	$(DEB_PACKAGES) $(call unless,go,golang-go)
 FORMAT_PACKAGES = clang-format
@@ -77,6 +77,7 @@ deb: deps
 # All that is published, in build/release. It is built in Debian systems, which only root may enter.
 release:
 	@packaging/apt-install $(RELEASE_PACKAGES)
+	@mkdir -p $(BUILD)
 	@$(if $(filter 0,$(shell id -u)),,sudo) $(PYTHON) -B packaging/release/build.py $(BUILD)/release $(BUILD)/roots
 
 format:

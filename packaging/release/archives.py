@@ -1,6 +1,5 @@
 """Archives whose bytes depend on nothing but names, modes and contents of their files."""
 
-import gzip
 import io
 import pathlib
 import tarfile
@@ -32,16 +31,11 @@ def add(tar, path, name, epoch):
 
 
 def write(out, top, prefix, epoch, files=None):
-    """A tar file, compressed if `out` ends in .gz, of `files` below `top` (or all), below `prefix`."""
+    """A tar file of `files` below `top` (or all), below `prefix`."""
     paths = sorted(top.rglob("*") if files is None else [top / name for name in files])
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
+    with tarfile.open(out, "w", format=tarfile.GNU_FORMAT) as tar:
         for path in paths:
             add(tar, path, str(pathlib.PurePosixPath(prefix) / path.relative_to(top)), epoch)
-    data = packed.getvalue()
-    if out.suffix == ".gz":
-        data = gzip.compress(data, 9, mtime=0)
-    out.write_bytes(data)
 
 
 def rewrite(path, epoch):

@@ -1,18 +1,22 @@
 """build.py OUT [ROOTS]: builds all that a release consists of into the directory OUT.
 
 It needs root, and the network only to make the Debian systems in ROOTS, which it keeps for the next time.
-docs/design/releases.md has the reasons.
+OUT appears as a whole, or stays as it was. docs/design/releases.md has the reasons.
 """
 
+import contextlib
+
 import email.utils
+import fcntl
 import hashlib
 import os
 import pathlib
 import platform
 import re
 import shutil
-import subprocess
+import signal
 import sys
+import time
 
 import archives
 import parts
@@ -29,7 +33,9 @@ def version():
 def epoch():
     """The time that all files of the release have: that of the last entry in debian/changelog."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
-    if given:
+    if given is not None:
+        if not given.isdigit():
+            sys.exit(f"release: expected seconds since 1970 in SOURCE_DATE_EPOCH, found {given!r}")
         return int(given)
     date = re.search(r"^ -- .*>  (.*)$", (TOP / "packaging/debian/changelog").read_text(), re.M)[1]
     return int(email.utils.parsedate_to_datetime(date).timestamp())
@@ -42,45 +48,48 @@ DATED = {"SOURCE_DATE_EPOCH": str(EPOCH)}
 
 def source_files():
     """The files of the tree that belong to it: what git knows, or all of an unpacked archive."""
-    listing = subprocess.run(["git", "-C", TOP, "ls-files", "-z"], capture_output=True, text=True, check=False)
-    if listing.returncode == 0:
-        return [name for name in listing.stdout.split("\0") if name and (TOP / name).is_file()]
+    if (TOP / ".git").exists():
+        # The owner of the tree is not root, who builds.
+        listing = run(["git", "-c", f"safe.directory={TOP}", "-C", TOP, "ls-files", "-z"])
+        return [name for name in listing.split("\0") if name and (TOP / name).is_file()]
     return [str(path.relative_to(TOP)) for path in TOP.rglob("*") if path.is_file() and path.parts[len(TOP.parts)] != "build"]
 
 
 class Release:
-    def __init__(self, out, kept_roots):
-        self.out, self.kept_roots, self.work = out, kept_roots, out / "work"
+    def __init__(self, out, systems):
+        """`out`: an empty directory. `systems`: {version of Debian: its root}"""
+        self.out, self.systems, self.work = out, systems, out / "work"
+        self.newest = systems["13"]
         self.source = out / f"{NAME}.tar.gz"
         self.linux = out / f"{NAME}-linux-{MACHINE}.tar.gz"
         self.parts = out / f"{NAME}.spdx.json"
 
-    def say(self, what):
-        print(f"release: {what}", flush=True)
-
     def build(self):
-        shutil.rmtree(self.out, ignore_errors=True)
-        self.work.mkdir(parents=True)
-        self.say(f"{self.source.name}")
-        archives.write(self.source, TOP, NAME, EPOCH, source_files())
-        systems = {release: roots.make_for_building(self.kept_roots, release) for release in roots.SUITES}
-        for release, root in systems.items():
-            self.say(f"packages for Debian {release}")
+        self.work.mkdir()
+        say(self.source.name)
+        self.archive(self.source, TOP, NAME, source_files())
+        for release, root in self.systems.items():
+            say(f"packages for Debian {release}")
             self.debian(release, root)
-        self.say("the static program")
-        self.static(systems["13"])
-        self.say("the RPM")
-        self.rpm(systems["13"])
-        self.say("the container's image")
-        self.container(systems["13"])
+        say("the static program")
+        self.static(self.newest)
+        say("the RPM")
+        self.rpm(self.newest)
+        say("the container's image")
+        self.container(self.newest)
         shutil.rmtree(self.work)
         self.checksums()
 
+    def archive(self, out, top, prefix, files=None):
+        """A compressed archive. Compressors differ between systems, so it takes that of a root."""
+        tar = self.newest.building() / out.stem
+        archives.write(tar, top, prefix, EPOCH, files)
+        self.newest.run("gzip", "-9", "--no-name", tar.name, where="/build")
+        shutil.move(f"{tar}.gz", out)
+
     def unpack(self, root):
         """The sources in /build of a root, always at the same path, which is in no file of the release then."""
-        top = root.directory / "build"
-        shutil.rmtree(top, ignore_errors=True)
-        top.mkdir()
+        top = root.building(empty=True)
         run(["tar", "-C", top, "-xzf", self.source])
         return top / NAME
 
@@ -109,7 +118,7 @@ class Release:
         parts.write(self.parts, parts.document(
             VERSION, EPOCH, roots.SUITES["13"], linked, data, digest))
         self.lay_out(root, program, linked)
-        archives.write(self.linux, self.work / "linux", f"{NAME}-linux-{MACHINE}", EPOCH)
+        self.archive(self.linux, self.work / "linux", f"{NAME}-linux-{MACHINE}")
 
     def lay_out(self, root, program, linked):
         """The files of the archive: those of the package `weir`, with the static program."""
@@ -128,15 +137,17 @@ class Release:
             shutil.copy((root.directory / "usr/share/doc" / part.binary / "copyright").resolve(), documents / "licences" / name)
 
     def rpm(self, root):
-        top = root.directory / "build"
-        shutil.rmtree(top, ignore_errors=True)
-        (top / "SOURCES").mkdir(parents=True)
+        """The package of the static program, and that of the sources, from which other distributions build."""
+        top = root.building(empty=True)
+        (top / "SOURCES").mkdir()
         for source in (self.source, self.linux):
             shutil.copy(source, top / "SOURCES")
         shutil.copy(TOP / "packaging/rpm/weir.spec", top)
-        root.run("rpmbuild", "-ba", "--nodeps", "--with", "static", "--define", "_topdir /build", "--define", "_buildhost weir",
-                 "--define", "use_source_date_epoch_as_buildtime 1", "--define", "clamp_mtime_to_source_date_epoch 1",
-                 "--define", "_docdir /usr/share/doc", "--define", "_sysconfdir /etc", "weir.spec", where="/build", env=DATED)
+        reproducible = [word for name in ("_topdir /build", "_buildhost weir", "use_source_date_epoch_as_buildtime 1",
+                                          "clamp_mtime_to_source_date_epoch 1", "_docdir /usr/share/doc", "_sysconfdir /etc")
+                        for word in ("--define", name)]
+        for kind in (["-bb", "--with", "static"], ["-bs"]):
+            root.run("rpmbuild", *kind, "--nodeps", *reproducible, "weir.spec", where="/build", env=DATED)
         for package in sorted([*top.glob("RPMS/*/*.rpm"), *top.glob("SRPMS/*.rpm")]):
             shutil.copy(package, self.out)
 
@@ -160,32 +171,93 @@ class Release:
 
     def container(self, root):
         """The image as an archive that docker and podman load."""
-        context, storage = self.work / "container", self.work / "storage"
+        top = root.building(empty=True)
+        context, image = top / "context", f"{NAME}-container-{MACHINE}.tar"
         self.lay_out_container(root, context / "image")
         (context / "state").mkdir()
         shutil.copy(TOP / "packaging/container/Containerfile", context)
-        image = self.out / f"{NAME}-container-{MACHINE}.tar"
-        buildah = ["buildah", "--root", storage, "--runroot", self.work / "run", "--storage-driver", "vfs"]
-        run([*buildah, "build", "--quiet", "--isolation", "chroot", "--format", "docker", "--timestamp", str(EPOCH), "--tag", f"weir:{VERSION}",
-             "--label", f"org.opencontainers.image.version={VERSION}", context])
-        run([*buildah, "push", "--quiet", f"weir:{VERSION}", f"docker-archive:{image}:weir:{VERSION}"])
-        archives.rewrite(image, EPOCH)
+        buildah = ["buildah", "--root", "/build/storage", "--runroot", "/build/run", "--storage-driver", "vfs"]
+        root.run(*buildah, "build", "--quiet", "--isolation", "chroot", "--format", "docker", "--timestamp", str(EPOCH),
+                 "--tag", f"weir:{VERSION}", "--label", f"org.opencontainers.image.version={VERSION}", "/build/context")
+        root.run(*buildah, "push", "--quiet", f"weir:{VERSION}", f"docker-archive:/build/{image}:weir:{VERSION}")
+        archives.rewrite(top / image, EPOCH)
+        shutil.move(top / image, self.out)
 
     def checksums(self):
         files = sorted(path for path in self.out.iterdir() if path.is_file())
         (self.out / "SHA256SUMS").write_text("".join(
             f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files))
         for path in [self.out, *self.out.iterdir()]:
+            path.chmod(archives.mode_of(path))
             os.chown(path, int(os.environ.get("SUDO_UID", 0)), int(os.environ.get("SUDO_GID", 0)))
+
+
+def say(what):
+    print(f"release: {what}", flush=True)
+
+
+@contextlib.contextmanager
+def locked(directory):
+    """Of two builds with the same roots, one waits."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another build uses {directory}: waiting")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(out, kept_roots):
+    """Builds beside `out`, which a failed build leaves as it was."""
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    systems = {}
+    try:
+        for release in roots.SUITES:
+            say(f"the system of Debian {release}")
+            systems[release] = roots.make_for_building(kept_roots, release)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        Release(unfinished, systems).build()
+        shutil.rmtree(out, ignore_errors=True)
+        unfinished.rename(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for root in systems.values():
+            root.clean()
+
+
+def complaint(out):
+    """What hinders a build, or None."""
+    if os.geteuid() != 0:
+        return "expected root, who may enter the Debian systems that the release is built in"
+    missing = [name for name in roots.PROGRAMS if not shutil.which(name)]
+    if missing:
+        packages = sorted(set(roots.PROGRAMS.values()))
+        return f"found no {' and no '.join(missing)}: install {' '.join(packages)} (their names in Debian)"
+    if out.exists() and any(out.iterdir()) and not (out / "SHA256SUMS").exists():
+        return f"{out}: expected an empty directory or an earlier release, found other files"
+    if EPOCH > time.time():
+        return f"expected a date in the past in packaging/debian/changelog or SOURCE_DATE_EPOCH, found {time.ctime(EPOCH)}"
+    return None
 
 
 def main():
     if not 2 <= len(sys.argv) <= 3:
         sys.exit(__doc__.splitlines()[0])
-    if os.geteuid() != 0:
-        sys.exit("release: expected root, who may enter the Debian systems that the release is built in")
     out = pathlib.Path(sys.argv[1]).resolve()
-    Release(out, pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else TOP / "build/roots").resolve()).build()
+    kept_roots = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else TOP / "build/roots").resolve()
+    problem = complaint(out)
+    if problem:
+        sys.exit(f"release: {problem}")
+    os.umask(0o022)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("release: terminated"))
+    try:
+        with locked(kept_roots):
+            build(out, kept_roots)
+    except KeyboardInterrupt:
+        sys.exit("release: interrupted")
     print((out / "SHA256SUMS").read_text(), end="")
 
 

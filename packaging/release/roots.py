@@ -1,5 +1,6 @@
 """Debian systems in directories: a release is built in them, so that it doesn't depend on the machine's own system."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -7,17 +8,32 @@ import subprocess
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SUITES = {"12": "bookworm", "13": "trixie"}
-# debhelper's part, and what archives of the program and the RPM take from the system besides.
+# debhelper's part, and what archives of the program, the RPM and the image take from the system besides.
 TOOLS = ["build-essential", "ca-certificates", "cpio", "rpm", "tzdata"]
+IMAGE_TOOLS = ["buildah", "netavark"]
+# The programs of the machine itself, and Debian's packages of them.
+PROGRAMS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "dpkg-deb": "dpkg", "tar": "tar", "git": "git"}
+# No process of a command outlives it, and none of its mounts is seen outside.
+APART = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+# The root is a mount of its own, as buildah expects.
+ENTER = 'mount --bind "$0" "$0"; mount -t proc proc "$0/proc"; exec chroot "$0" env --chdir="$@"'
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 APT = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
 
 
 def run(command, **how):
-    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **how)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}\nexit {done.returncode}")
-    return done.stdout
+    """Returns the output of a command. If this is interrupted, the command ends, with all its processes."""
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", **how) as process:
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            process.kill()
+            process.stdout.read()  # until the last process has closed it
+            raise
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{output}\nexit {process.returncode}")
+    return output
 
 
 def build_packages():
@@ -35,11 +51,23 @@ class Root:
         self.directory = directory
 
     def run(self, *command, where="/", network=False, env=None):
-        """Returns the output. No process of the command outlives it."""
-        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *([] if network else ["--net"]),
-                  f"--root={self.directory}", f"--wd={where}", "--mount-proc"]
+        """Returns the output."""
+        inside = [*APART, *([] if network else ["--net"]), "sh", "-ec", ENTER, self.directory, where]
         clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+        if network:
+            clean.update((name, os.environ[name]) for name in PROXIES if name in os.environ)
         return run([*inside, *command], env={**clean, **(env or {})})
+
+    def building(self, empty=False):
+        """The directory /build of the root."""
+        top = self.directory / "build"
+        if empty:
+            self.clean()
+        top.mkdir(exist_ok=True)
+        return top
+
+    def clean(self):
+        shutil.rmtree(self.directory / "build", ignore_errors=True)
 
     def install(self, *packages):
         shutil.copy("/etc/resolv.conf", self.directory / "etc/resolv.conf")
@@ -49,23 +77,32 @@ class Root:
 
 def make(directory, release, packages=()):
     """A root with `packages`, kept for the next time. Of `release`: 12 or 13."""
-    root = Root(directory)
-    if (directory / "made").exists():
-        return root
+    wanted, made = " ".join(packages), directory / "made"
+    if made.exists() and made.read_text() == wanted:
+        return Root(directory)
+    unfinished = Root(directory.with_name(f"{directory.name}.unfinished"))
     shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(unfinished.directory, ignore_errors=True)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    run(["mmdebstrap", "--variant=apt", "--quiet", "--dpkgopt=force-unsafe-io", SUITES[release], directory])
-    if packages:
-        root.install(*packages)
-    (directory / "made").touch()
-    return root
+    try:
+        run([*APART, "--mount-proc", "mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "--dpkgopt=force-unsafe-io",
+             SUITES[release], unfinished.directory])
+        if packages:
+            unfinished.install(*packages)
+        (unfinished.directory / "made").write_text(wanted)
+        unfinished.directory.rename(directory)
+    finally:
+        shutil.rmtree(unfinished.directory, ignore_errors=True)
+    return Root(directory)
 
 
 def make_for_building(roots, release):
-    packages = build_packages()
+    packages = [*build_packages(), *TOOLS]
     if release == "12":  # has llhttp as a part of Node.js only
         packages = ["node-llhttp" if name == "libllhttp-dev" else name for name in packages]
-    return make(roots / f"debian{release}", release, [*packages, *TOOLS])
+    else:
+        packages += IMAGE_TOOLS
+    return make(roots / f"debian{release}", release, packages)
 
 
 def copy(directory, root):
