@@ -47,6 +47,12 @@ class Booted:
         assert code == 0, output
         return output
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
     def stop(self):
         self.process.kill()
         self.process.wait()

@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 import roots
+from booted import Booted
 from conftest import KEPT_ROOTS, run
-from harness import ROOT, Server
+from harness import ROOT, Server, until
 
 VERSION = re.search(r"version: '([\d.]+)'", (ROOT / "meson.build").read_text())[1]
 
@@ -46,10 +47,29 @@ def test_the_database_of_rpm_takes_it_and_verifies_its_files(package, tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     run("rpm", "--root", root, "--initdb")
-    run("rpm", "--root", root, "-i", "--nodeps", package)
+    run("rpm", "--root", root, "-i", "--nodeps", "--noscripts", package)
     assert run("rpm", "--root", root, "-V", "--nodeps", "weir") == ""
-    run("rpm", "--root", root, "-e", "--nodeps", "weir")
+    run("rpm", "--root", root, "-e", "--nodeps", "--noscripts", "weir")
     assert not (root / "usr/bin/weir").exists()
+
+
+def test_its_service_is_restarted_by_an_upgrade_and_ends_with_the_package(package, tmp_path):
+    """In Debian, as there is no Fedora here, by systemd."""
+    kept = roots.make(KEPT_ROOTS / "booted12", "12", ["dbus", "systemd"])
+    root = roots.copy(tmp_path / "root", kept)
+    root.install("rpm", "tzdata")
+    shutil.copy(package, root.directory)
+    with Booted(root) as booted:
+        booted.must("rpm", "--install", "--nodeps", f"/{package.name}")
+        booted.must("systemctl", "enable", "--now", "weir")
+        assert "state          ready" in booted.must("weir", "status")
+        first = booted.must("systemctl", "show", "--property=MainPID", "weir")
+        booted.must("rpm", "--upgrade", "--force", "--nodeps", f"/{package.name}")
+        until(lambda: booted.must("systemctl", "show", "--property=MainPID", "weir") != first, "another process")
+        until(lambda: booted.run("systemctl", "is-active", "weir")[1] == "active\n", "the service")
+        booted.must("rpm", "--erase", "--nodeps", "weir")
+        assert booted.run("systemctl", "is-active", "weir")[1] == "inactive\n"
+        assert not (root.directory / "etc/systemd/system/multi-user.target.wants/weir.service").is_symlink()
 
 
 def test_the_package_of_the_sources_has_the_archive_and_says_what_a_build_needs(release, tmp_path):
