@@ -32,5 +32,6 @@ int ask_to_call(const struct weir_ask *ask, const void *unusable_permit, struct 
 	    .priority = (uint8_t)ask->priority,
 	    .max_wait_ns = ask->deadline_ns != 0 ? wait_max_until(ask->deadline_ns) : 0,
 	};
+	call->is_late = call->max_wait_ns == WEIR_ZERO && ask->deadline_ns != WEIR_NOW;
 	return WEIR_OK;
 }

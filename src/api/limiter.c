@@ -296,7 +296,8 @@ static int wait_for_limiter(struct weir_limiter *limiter, const struct algo_call
 	             .decide = decide_limiter,
 	             .deny = deny_limiter,
 	             .limit = &limiter->limit.algo,
-	             .priority = call->priority},
+	             .priority = call->priority,
+	             .arrival = call->is_late ? WAIT_LATE : WAIT_NEW},
 	    .limiter = limiter,
 	    .call = *call,
 	};

@@ -80,6 +80,8 @@ static int decide_by_rules(const struct weir_engine *engine,
 	status = engine_prepare_rules(engine, request, attributes, &call.arena, &call.plan);
 	if (status == WEIR_OK && permits)
 		status = engine_want_permit(&call.plan);
+	if (request->is_late)
+		call.plan.queue_position = WAIT_LATE;
 	if (status == WEIR_OK)
 		status = request->max_wait_ns != 0 ? wait_request(call.context.table, &call.plan,
 		                                                  REMOTE_FAILURE_BY_POLICY, decision)

@@ -52,7 +52,7 @@ static bool decide_request(struct wait *wait, enum wait_position position, uint6
 	plan->max_wait_ns = max_wait_ns;
 	if (!begin_attempt(waiting, &remote, at, d))
 		return true;
-	state = (position == WAIT_NEW ? engine_run : engine_resume)(&waiting->context, plan, d);
+	state = (position <= WAIT_LATE ? engine_run : engine_resume)(&waiting->context, plan, d);
 	if (finish_attempt(waiting, &remote, state, d))
 		return true;
 	wait->limit = &plan->refused_step->limit->algo;
@@ -81,7 +81,8 @@ int wait_request(struct weir_table *table, struct plan *plan, enum remote_failur
 	    .wait = {.clock = engine_clock(table),
 	             .list = &table->waiting,
 	             .decide = decide_request,
-	             .deny = deny_request},
+	             .deny = deny_request,
+	             .arrival = plan->queue_position},
 	    .context = {.table = table},
 	    .plan = plan,
 	    .on_failure = on_failure,

@@ -35,8 +35,8 @@ enum weir_reason wait_refusal_reason(const struct algo_limit *limit, enum wait_p
 {
 	uint64_t patience_ns = wait_patience_ns(limit, max_wait_ns);
 	bool may_pass_in_time = limit->algorithm->retry_is_estimate || d->retry_after_ns <= patience_ns;
-	bool has_waited = position != WAIT_NEW;
-	bool was_ready_to_wait = !limit->paced && (has_waited || patience_ns > 0);
+	bool time_is_over = position != WAIT_NEW; /* it has waited, or came too late */
+	bool was_ready_to_wait = !limit->paced && (time_is_over || patience_ns > 0);
 
 	if (patience_ns > 0 && may_pass_in_time)
 		return WEIR_REASON_OK;

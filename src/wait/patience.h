@@ -9,6 +9,7 @@
 /* The position of a request among those that wait for its key. */
 enum wait_position {
 	WAIT_NEW,
+	WAIT_LATE,    /* as new, and its deadline is over already */
 	WAIT_BEHIND,  /* it waits, and is not the first */
 	WAIT_FIRST,   /* other requests may still wait for another of its keys */
 	WAIT_YIELDED, /* the first, and it has let others go ahead once: that is enough */

@@ -207,7 +207,7 @@ int wait_sleep(struct wait *wait, uint64_t max_wait_ns, struct weir_decision *d)
 	uint64_t start_ns = os_monotonic_ns(), in_queues_ns = 0;
 	int status;
 
-	if (!decide_now(wait, WAIT_NEW, left_ns, d)) {
+	if (!decide_now(wait, wait->arrival, left_ns, d)) {
 		status = wait_in_queues(wait, sat_add(start_ns, left_ns), d);
 		if (status != WEIR_OK)
 			return status;

@@ -23,6 +23,7 @@ struct wait {
 	/* Denies instead of waiting for that key. */
 	void (*deny)(struct wait *wait, enum weir_reason reason, struct moment at,
 	             struct weir_decision *decision);
+	enum wait_position arrival; /* WAIT_NEW or WAIT_LATE */
 	const struct algo_limit *limit;
 	uint64_t key_hash;
 	uint8_t priority;          /* set by `decide`, too: its rank among the waiting */

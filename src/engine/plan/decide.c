@@ -327,8 +327,9 @@ enum engine_state engine_decide(const struct decision_context *context, struct p
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
                              struct weir_decision *decision)
 {
-	plan->respects_queue =
-	    algo_op_requests(plan->op) && (engine_may_wait(plan) || engine_others_wait(context->table));
+	plan->respects_queue = algo_op_requests(plan->op) &&
+	                       (engine_may_wait(plan) || engine_others_wait(context->table) ||
+	                        plan->queue_position == WAIT_LATE);
 	return start_plan(context, plan, decision);
 }
 

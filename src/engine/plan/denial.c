@@ -110,8 +110,11 @@ enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *
 {
 	bool cannot_wait = !plan_charges(plan) || plan->cost_exceeds_limit;
 	uint64_t max_wait_ns = cannot_wait ? WEIR_ZERO : plan->max_wait_ns;
+	enum wait_position position = plan->queue_position;
 
-	return wait_refusal_reason(&step->limit->algo, plan->queue_position, max_wait_ns, decision);
+	if (cannot_wait && position == WAIT_LATE) /* an earlier deadline would not have helped */
+		position = WAIT_NEW;
+	return wait_refusal_reason(&step->limit->algo, position, max_wait_ns, decision);
 }
 
 /* Lets the denial name `step` in place of a step behind it in the order of the rules. */

@@ -103,7 +103,7 @@ struct plan {
 	unsigned char op;    /* enum algo_op */
 	unsigned char stage; /* enum plan_stage */
 	signed char status;  /* when done: 0, or the error of a store, after which it has no charges */
-	unsigned char queue_position : 2; /* enum wait_position; WAIT_NEW when it was prepared */
+	unsigned char queue_position : 3; /* enum wait_position; WAIT_NEW when it was prepared */
 	bool respects_queue : 1;          /* it may wait, and does not overtake requests that wait */
 	bool wants_permit : 1;            /* see engine_want_permit */
 	bool permit_is_valid : 1; /* by permit: refunds every charge in memory, not only the entries of

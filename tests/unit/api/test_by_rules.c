@@ -47,12 +47,15 @@ static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {
                     brief[] = {HOURLY, BRIEF}, mixed[] = {HOURLY, MINUTE},
                     shorter_first[] = {MINUTE, HOURLY};
 
-#define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
+#define RULE(of)                                                                                   \
+	{                                                                                              \
+		.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)                                  \
+	}
 
 static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(places)},
-                               twice[] = {RULE(places), RULE(places)},
-                               by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
-                               by_brief[] = {RULE(brief)}, by_mixed[] = {RULE(mixed)},
+                               twice[] = {RULE(places), RULE(places)}, by_pace[] = {RULE(paced)},
+                               by_buckets[] = {RULE(buckets)}, by_brief[] = {RULE(brief)},
+                               by_mixed[] = {RULE(mixed)},
                                by_shorter_first[] = {RULE(shorter_first)},
                                in_shadow[] = {RULE(hourly),
                                               {.name = "shadow",
@@ -621,6 +624,30 @@ static void a_turn_is_slept_for(void **state)
 	close_scene(&s);
 }
 
+static enum weir_reason reason_at(struct scene *s, uint64_t deadline_ns)
+{
+	struct weir_attribute key = {"key", "k", 1};
+
+	assert_int_equal(
+	    weir_engine_ask(s->engine, &key, 1, &(struct weir_ask){.deadline_ns = deadline_ns}, &s->d),
+	    0);
+	return s->d.reason;
+}
+
+static void a_deadline_that_is_over_is_the_reason_of_a_denial(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	OPEN(&s, by_buckets);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(reason_at(&s, 1), WEIR_REASON_OK);
+	assert_int_equal(reason_at(&s, 1), WEIR_REASON_WAIT_TOO_LONG);
+	assert_string_equal(s.d.limit, "hourly");
+	assert_int_equal(reason_at(&s, WEIR_NOW), WEIR_REASON_OVER_LIMIT);
+	close_scene(&s);
+}
+
 /* A rule file may serve a server, too. A program has opened its table before. */
 static void the_store_and_the_capacity_of_a_file_have_no_effect(void **state)
 {
@@ -630,11 +657,8 @@ static void the_store_and_the_capacity_of_a_file_have_no_effect(void **state)
 	(void)state;
 	open_scene(&s);
 	weir_table_stats(s.table, NOW, &before);
-	s.config = (struct weir_config){LIMITS_OF(limits),
-	                                .rules = by_both,
-	                                .rule_count = 1,
-	                                .capacity = 5,
-	                                .store = {.text = "redis://127.0.0.1:1"}};
+	s.config = (struct weir_config){LIMITS_OF(limits), .rules = by_both, .rule_count = 1,
+	                                .capacity = 5, .store = {.text = "redis://127.0.0.1:1"}};
 	assert_int_equal(weir_engine_open(&s.config, s.table, &s.engine, NULL), 0);
 	assert_true(acquire(&s, 1));
 	assert_left(&s, 2, 2);
@@ -664,6 +688,7 @@ int main(void)
 	    cmocka_unit_test(the_first_for_one_key_does_not_overtake_at_another),
 	    cmocka_unit_test(the_first_for_one_key_is_denied_behind_others_at_another),
 	    cmocka_unit_test(a_turn_is_slept_for),
+	    cmocka_unit_test(a_deadline_that_is_over_is_the_reason_of_a_denial),
 	    cmocka_unit_test(the_store_and_the_capacity_of_a_file_have_no_effect),
 	};
 

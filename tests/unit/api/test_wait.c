@@ -147,6 +147,9 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 	    {BUCKET, WAIT_NEW, WEIR_ZERO, 1, 0, WEIR_REASON_SHED},
 	    {BUCKET, WAIT_NEW, WEIR_ZERO, 0, 0, WEIR_REASON_OVER_LIMIT},
 	    {BUCKET, WAIT_BEHIND, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
+	    {BUCKET, WAIT_LATE, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
+	    {CHANCE, WAIT_LATE, WEIR_ZERO, 1, 0, WEIR_REASON_WAIT_TOO_LONG},
+	    {PACED, WAIT_LATE, WEIR_ZERO, 1, 0, WEIR_REASON_SHED},
 	    {CHANCE, WAIT_NEW, 20, 21, 20, WEIR_REASON_OK},
 	    {PLACES, WAIT_NEW, 20, 21, 20, WEIR_REASON_OK},
 	    {PLACES, WAIT_NEW, 0, 21, 0, WEIR_REASON_SHED},
@@ -161,14 +164,16 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct weir_decision d = {.allowed = rows[i].retry_ns == 0,
-		                          .reason = rows[i].retry_ns == 0 ? WEIR_REASON_OK : WEIR_REASON_SHED,
+		                          .reason =
+		                              rows[i].retry_ns == 0 ? WEIR_REASON_OK : WEIR_REASON_SHED,
 		                          .retry_after_ns = rows[i].retry_ns,
 		                          .wait_ns = 5};
 		weir_limit *limit;
 
 		assert_int_equal(weir_limit_open(&options[rows[i].limit], &limit, NULL), 0);
 		assert_int_equal(wait_patience_ns(&limit->algo, rows[i].asked_ns), rows[i].patience_ns);
-		assert_int_equal(wait_refusal_reason(&limit->algo, rows[i].position, rows[i].asked_ns, &d), rows[i].reason);
+		assert_int_equal(wait_refusal_reason(&limit->algo, rows[i].position, rows[i].asked_ns, &d),
+		                 rows[i].reason);
 		assert_int_equal(wait_queue_max(&limit->algo), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
 		wait_deny(&d, rows[i].reason);
 		assert_false(d.allowed);
@@ -420,7 +425,7 @@ static void test_who_would_not_wait_is_not_let_by(void **state)
 	call_in_order(&second, 1, &scene, "key", 1, os_wall_ns() + 20 * MS);
 	join_all(&second, 1);
 	assert_false(second.d.allowed);
-	assert_true(second.d.reason == WEIR_REASON_WAIT_TOO_LONG || !second.seen);
+	assert_int_equal(second.d.reason, WEIR_REASON_WAIT_TOO_LONG);
 	assert_false(is_done(&first));
 	give_back(&scene, "key");
 	join_all(&first, 1);
@@ -447,13 +452,48 @@ static void test_a_deadline_is_kept(void **state)
 	assert_true(os_monotonic_ns() - start_ns >= 39 * MS);
 	for (size_t i = 0; i < 2; i++) {
 		assert_false(callers[i].d.allowed);
-		/* Not of who came after its deadline, if the machine stood still. */
-		assert_true(callers[i].d.reason == WEIR_REASON_WAIT_TOO_LONG || !callers[i].seen);
+		assert_int_equal(callers[i].d.reason, WEIR_REASON_WAIT_TOO_LONG);
 		assert_int_equal(callers[i].d.retry_after_ns, 3600 * 1000 * MS);
 		assert_true(callers[i].d.wait_ns > 0 || !callers[i].seen);
 	}
 	assert_int_equal(waiting(&scene), 0);
 	close_scene(&scene);
+}
+
+static enum weir_reason reason_at(struct scene *scene, uint64_t cost, uint64_t deadline_ns)
+{
+	struct weir_decision d;
+
+	assert_int_equal(
+	    weir_ask(scene->table, scene->limit, (struct weir_key){"key", 3},
+	             &(struct weir_ask){.cost = cost ? cost : WEIR_ZERO, .deadline_ns = deadline_ns},
+	             &d),
+	    0);
+	assert_int_equal(d.wait_ns, 0);
+	return d.reason;
+}
+
+/* WEIR_NOW is no deadline: the caller does not want to wait. */
+static void test_a_deadline_that_is_over_is_the_reason_of_a_denial(void **state)
+{
+	static const struct weir_limit_options limits[] = {
+	    {.rate = {1, 1, WEIR_UNIT_HOUR}},
+	    {.algorithm = WEIR_ALGORITHM_FIXED_WINDOW, .rate = {1, 1, WEIR_UNIT_YEAR}},
+	    {.algorithm = WEIR_ALGORITHM_SLIDING_LOG, .rate = {1, 1, WEIR_UNIT_HOUR}},
+	    {.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 1, .queue = 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+		struct scene scene = open_scene(&limits[i]);
+
+		assert_int_not_equal(reason_at(&scene, 1, 1), WEIR_REASON_WAIT_TOO_LONG); /* it passes */
+		assert_int_equal(reason_at(&scene, 1, 1), WEIR_REASON_WAIT_TOO_LONG);
+		assert_int_equal(reason_at(&scene, 1, os_wall_ns() - 1), WEIR_REASON_WAIT_TOO_LONG);
+		assert_int_equal(reason_at(&scene, 1, WEIR_NOW), WEIR_REASON_OVER_LIMIT);
+		assert_int_equal(reason_at(&scene, 0, 1), WEIR_REASON_OVER_LIMIT); /* it would not wait */
+		close_scene(&scene);
+	}
 }
 
 static void test_max_wait_bounds_the_wait_of_a_queue(void **state)
@@ -482,7 +522,7 @@ static void test_turns_are_slept_for(void **state)
 
 	(void)state;
 	/* A request that comes later than a turn after the last is not held. */
-	for (size_t i = 0, held = 0; held < 2; i++, held += caller.d.wait_ns > 0) {
+	for (size_t i = 0, held = 0; held<2; i++, held += caller.d.wait_ns> 0) {
 		caller = (struct caller){&scene, "key", 1, WEIR_FOREVER};
 		call(&caller);
 		assert_true(caller.d.allowed);
@@ -528,6 +568,13 @@ static void test_a_limiter_wakes_who_waits_for_it(void **state)
 		} while (pthread_tryjoin_np(thread, &result) != 0);
 		assert_ptr_equal(result, limiter);
 	}
+	do
+		weir_limiter_acquire(limiter, 1, WEIR_NOW, &d);
+	while (d.allowed);
+	assert_int_equal(weir_limiter_ask(limiter, &(struct weir_ask){.deadline_ns = 1}, &d), 0);
+	assert_int_equal(d.reason, WEIR_REASON_WAIT_TOO_LONG);
+	assert_int_equal(weir_limiter_ask(limiter, &(struct weir_ask){.deadline_ns = WEIR_NOW}, &d), 0);
+	assert_int_equal(d.reason, WEIR_REASON_OVER_LIMIT);
 	assert_int_equal(
 	    weir_limiter_ask(limiter, &(struct weir_ask){.cost = THREADS + 1, .deadline_ns = WEIR_NOW},
 	                     &d),
@@ -549,6 +596,7 @@ int main(void)
 	    cmocka_unit_test(test_a_request_whose_wait_is_too_short_is_denied_at_once),
 	    cmocka_unit_test(test_who_would_not_wait_is_not_let_by),
 	    cmocka_unit_test(test_a_deadline_is_kept),
+	    cmocka_unit_test(test_a_deadline_that_is_over_is_the_reason_of_a_denial),
 	    cmocka_unit_test(test_max_wait_bounds_the_wait_of_a_queue),
 	    cmocka_unit_test(test_turns_are_slept_for),
 	    cmocka_unit_test(test_a_limiter_wakes_who_waits_for_it),
