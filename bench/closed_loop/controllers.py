@@ -1,11 +1,15 @@
-"""Limits of what may be in flight, as others measure them."""
+"""Limits of what may be in flight: the library's, and others as they are published."""
 
 import bisect
+import ctypes
 import math
 import random
 
-MS = 10**6
-SECOND = 10**9
+import permits
+import weir
+from simulation import HIGH, LOW, MS, SECOND
+
+START = 1_700_000_000 * SECOND  # of the library's time
 
 
 class Controller:
@@ -16,12 +20,13 @@ class Controller:
         return in_flight < self.limit(now)
 
     def acquired(self, now, in_flight):
-        pass
+        """Returns what `report` has as `then`."""
+        return in_flight
 
     def denied(self, now, in_flight):
         pass
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         pass
 
 
@@ -34,6 +39,35 @@ class Fixed(Controller):
         self.value = value
 
 
+class Library(Controller):
+    """The adaptive limit of the library. With priorities, `value` is the limit of low ones."""
+
+    def __init__(self, has_priorities=False):
+        self.limiter = weir.Limiter(weir.options(weir.ADAPTIVE))
+        self.has_priorities, self.value, self.permit = has_priorities, 0, None
+        weir.lib.weir_seed(7)
+
+    def allows(self, now, in_flight, is_high):
+        priority = LOW if self.has_priorities and not is_high else HIGH
+        decision, self.permit = weir.RawDecision(), permits.Permit()
+        status = weir.lib.weir_limiter_ask(
+            self.limiter.handle, permits.Ask(priority=priority, now_ns=START + now,
+                                             permit=ctypes.addressof(self.permit)), decision)
+        assert status == weir.OK
+        if priority == LOW or not self.has_priorities:
+            self.value = decision.quota
+        return decision.allowed
+
+    def acquired(self, now, in_flight):
+        return self.permit
+
+    def report(self, now, latency, in_flight, then, outcome="success"):
+        status = weir.lib.weir_limiter_report(
+            self.limiter.handle, then, permits.Report(outcome=permits.OUTCOMES.index(outcome), latency_ns=latency,
+                                                      now_ns=START + now))
+        assert status == weir.OK
+
+
 class Gradient2(Controller):
     """Netflix's, as gradient of a long average to the latency of each request."""
 
@@ -41,7 +75,7 @@ class Gradient2(Controller):
         self.now, self.least, self.most = float(initial), least, most
         self.value, self.count, self.sum, self.long = initial, 0, 0.0, 0.0
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         if self.count < 10:
             self.count += 1
             self.sum += latency
@@ -64,7 +98,7 @@ class Vegas(Controller):
         self.least, self.count, self.rng = 0, 0, random.Random(7)
         self.jitter = self.rng.uniform(0.5, 1)
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         self.count += 1
         if self.count > self.jitter * 30 * self.now:
             self.count, self.jitter, self.least = 0, self.rng.uniform(0.5, 1), latency
@@ -91,7 +125,7 @@ class Aimd(Controller):
         self.now, self.least, self.most, self.timeout = float(initial), least, most, timeout
         self.value = initial
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         if latency > self.timeout:
             self.now *= 0.9
         elif 2 * then >= self.now:
@@ -105,8 +139,8 @@ class Bbr(Controller):
 
     PARTS, PART = 100, 100 * MS
 
-    def __init__(self):
-        self.parts = {}
+    def __init__(self, workers):
+        self.workers, self.parts = workers, {}
         self.cpu, self.checked, self.first_denial, self.flying = 0.0, 0, None, 0
         self.value = math.inf
 
@@ -130,12 +164,13 @@ class Bbr(Controller):
 
     def acquired(self, now, in_flight):
         self.busy(min(1.0, in_flight / self.workers), now)
+        return in_flight
 
     def denied(self, now, in_flight):
         if self.first_denial is None:
             self.first_denial = now
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         part = int(now // self.PART)
         if part not in self.parts:
             self.parts = {k: v for k, v in self.parts.items() if k > part - self.PARTS}
@@ -189,7 +224,7 @@ class Failsafe(Controller):
             state[1] += (value - state[1]) * 2 / (age + 1)
         return state[1]
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         bisect.insort(self.recent, latency)
         self.max_in_flight = max(self.max_in_flight, then)
         if now <= self.next or len(self.recent) < self.samples:
@@ -234,7 +269,7 @@ class Envoy(Controller):
         self.now, self.value, self.samples, self.saved = initial, initial, [], initial
         self.base, self.probing, self.next, self.again, self.stuck = None, True, 0, 0, 0
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def report(self, now, latency, in_flight, then, outcome="success"):
         self.samples.append(latency)
         if self.probing:
             if len(self.samples) >= 50:

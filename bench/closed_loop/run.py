@@ -11,15 +11,14 @@ import dataclasses
 import functools
 import math
 import pathlib
-import random
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/model"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/model"))
 
 import controllers
 import simulation
-from models.adaptive import PROBE, PROBE_ALL, Knee
+from controllers import Library
+from models.adaptive import Knee
 from simulation import MS, SECOND, Change, Server, percentile
 
 MEAN = 10 * MS
@@ -29,38 +28,43 @@ STEP = 2  # bins, of a mean service time each, by which a run is looked at
 LOOK = 20  # and over so many
 
 
-class Ours(controllers.Controller):
-    def __init__(self, workers):
+class Modelled(controllers.Controller):
+    """The library's default limit, by its model in tests/model, for rules that the library does not have."""
+
+    def __init__(self):
         self.knee = Knee(most=1000)
         self.value = self.knee.limit
 
-    def report(self, now, latency, in_flight, then, timeout=False):
+    def acquired(self, now, in_flight):
+        return self.knee.window
+
+    def report(self, now, latency, in_flight, then, outcome="success"):
         window = self.knee.window
-        self.knee.sample(latency, in_flight, dropped=timeout)
+        self.knee.sample(latency, in_flight, then, dropped=outcome == "timeout")
         if self.knee.window != window:
             self.value = self.knee.limit
 
 
-class Apart(Ours):
+class Apart(Modelled):
     """Requests of high priority may go `over` the limit, others stay `below` it: in roots of the limit."""
 
-    def __init__(self, workers, below, over):
-        super().__init__(workers)
+    def __init__(self, below, over):
+        super().__init__()
         self.below, self.over = below, over
 
     def allows(self, now, in_flight, is_high):
         return in_flight < self.value + (self.over if is_high else -self.below) * math.sqrt(self.value)
 
 
-class Moving(Ours):
+class Moving(Modelled):
     """So far apart as denials of high priority make them: parts `below` and `over` of a headroom.
 
     The headroom rises by one when a request of high priority is denied, up to `most` roots of the
     limit, and falls by 1/400 when one is let through.
     """
 
-    def __init__(self, workers, below, over, most):
-        super().__init__(workers)
+    def __init__(self, below, over, most):
+        super().__init__()
         self.below, self.over, self.most, self.headroom = below, over, most, 0.0
 
     def allows(self, now, in_flight, is_high):
@@ -73,86 +77,35 @@ class Moving(Ours):
         return allowed
 
 
-class Preferred(Ours):
-    """As src/algo/priority/headroom.h does it: room over the limit while it helps, and none in a probe."""
-
-    def __init__(self, workers):
-        super().__init__(workers)
-        self.headroom, self.passed_below, self.rng = 0, False, random.Random(7)
-
-    def limit_of(self, is_high):
-        room = min(self.headroom, self.most())
-        if self.keeps_all():
-            return self.value
-        if self.knee.phase in (PROBE, PROBE_ALL):
-            ordinary = self.knee.ordinary()
-            fewer = min(min(room, self.value) // 2, (ordinary - self.value) // 3)
-            return ordinary + room if is_high else self.value - fewer
-        return self.value + room * is_high
-
-    def keeps_all(self):
-        return self.knee.phase == PROBE_ALL or self.knee.is_guess()
-
-    def most(self):
-        ordinary = self.knee.ordinary()
-        return min(4 * math.isqrt(ordinary), ordinary)
-
-    def allows(self, now, in_flight, is_high):
-        allowed = in_flight < self.limit_of(is_high)
-        if self.keeps_all():
-            return allowed
-        if not is_high:
-            self.passed_below |= allowed
-        elif allowed:
-            self.headroom -= self.headroom > 0 and self.rng.random() < 1 / 400
-        elif self.passed_below:
-            self.headroom, self.passed_below = min(self.headroom + 4, self.most()), False
-        elif self.headroom < self.most() // 2:
-            self.headroom += 1
-        elif self.headroom > self.most() // 2:
-            self.headroom -= self.rng.random() < 1 / 8
-        return allowed
-
-
-# How knee may know priorities.
+# How knee may know priorities. The first and the last way are the library's.
 WAYS = {
-    "first come, first served": Ours,
-    "two roots below": lambda workers: Apart(workers, 2, 0),
-    "two roots over": lambda workers: Apart(workers, 0, 2),
-    "a root below, two over": lambda workers: Apart(workers, 1, 2),
-    "moves, all below": lambda workers: Moving(workers, 1, 0, math.inf),
-    "moves, all over": lambda workers: Moving(workers, 0, 1, 4),
-    "moves, half below": lambda workers: Moving(workers, 0.5, 1, 2),
-    "preferred": Preferred,
+    "first come, first served": Library,
+    "two roots below": lambda: Apart(2, 0),
+    "two roots over": lambda: Apart(0, 2),
+    "a root below, two over": lambda: Apart(1, 2),
+    "moves, all below": lambda: Moving(1, 0, math.inf),
+    "moves, all over": lambda: Moving(0, 1, 4),
+    "moves, half below": lambda: Moving(0.5, 1, 2),
+    "preferred": lambda: Library(has_priorities=True),
 }
-
-
-def bbr(workers):
-    made = controllers.Bbr()
-    made.workers = workers
-    return made
-
 
 LIMITS = {
     "none": lambda workers: controllers.Unlimited(),
     "aimd": lambda workers: controllers.Aimd(),
     "vegas": lambda workers: controllers.Vegas(),
     "gradient2": lambda workers: controllers.Gradient2(),
-    "bbr": bbr,
+    "bbr": controllers.Bbr,
     "envoy": lambda workers: controllers.Envoy(),
     "failsafe-go": lambda workers: controllers.Failsafe(),
     "failsafe-go 50 ms": lambda workers: controllers.Failsafe(window=50 * MS),
-    "knee": Ours,
+    "knee": lambda workers: Library(),
     "best": lambda workers: controllers.Fixed(workers + math.isqrt(workers)),
 }
-SERVICES = {"exponential": simulation.exponential, "constant": simulation.constant,
-            "bimodal": simulation.bimodal, "mixed": simulation.mixed, "lucky": simulation.lucky}
 
 
 @functools.cache
 def unloaded(service, share=0.99):
-    rng = random.Random(1)
-    return percentile([SERVICES[service](rng) * MEAN for _ in range(100000)], share)
+    return percentile(simulation.service_times(service, 100000), share) * MEAN
 
 
 @dataclasses.dataclass
@@ -167,7 +120,7 @@ class Phase:
 def runs(limit, service, workers, seconds, load, seeds, changes=(), **server):
     for seed in range(seeds):
         made = LIMITS[limit](workers)
-        yield simulation.run(Server(workers, SERVICES[service], MEAN, **server), made,
+        yield simulation.run(Server(workers, service, MEAN, **server), made,
                              seconds * SECOND, load, CLIENTS, seed, changes)
 
 
@@ -282,7 +235,7 @@ def priorities(limit, seeds):
     for way, made in WAYS.items():
         for load in (0.5, 0.9):
             for service in ("exponential", "constant", "bimodal"):
-                done = [simulation.run(Server(16, SERVICES[service], MEAN), made(16), 10 * SECOND,
+                done = [simulation.run(Server(16, service, MEAN), made(), 10 * SECOND,
                                        13 * load, 13 * 100, seed, high=1 / 13) for seed in range(seeds)]
                 phase = Phase(4 * SECOND, 10 * SECOND, 16 * SECOND / MEAN, unloaded(service))
                 yield (f"{way}, {load}, {service}", f"{passed_high(done, 4, 10):.2%}",
@@ -297,7 +250,7 @@ def mixes(limit, seeds):
         for retries in (None, simulation.Retries()):
             for high in (0.1, 0.5, 0.9, 1.5, 3):
                 load = high + 1.5
-                done = [simulation.run(Server(16, SERVICES["exponential"], MEAN), WAYS[way](16), 10 * SECOND,
+                done = [simulation.run(Server(16, "exponential", MEAN), WAYS[way](), 10 * SECOND,
                                        load, CLIENTS, seed, high=high / load, retries=retries)
                         for seed in range(seeds)]
                 phase = Phase(4 * SECOND, 10 * SECOND, 16 * SECOND / MEAN, unloaded("exponential"))

@@ -14,6 +14,7 @@
  * Commands by standard input: `workers N`, of which at most WORKERS; `slower F`: all takes F times
  * as long.
  */
+#include "simulate/closed_loop/service.h"
 #include "wire.h"
 
 #include <pthread.h>

@@ -1,51 +1,84 @@
-"""A server that can be overloaded and the clients around it, in virtual time.
+"""A limit in front of the server and the clients of src/simulate/closed_loop/backend.h, in virtual time.
 
-The server has workers, a queue in front of them, and thrashes: with more requests in it than
-`strains`, each costs more. The clients are a closed loop: each thinks, asks the limiter, and if it
-is let through waits for its answer. Time is in nanoseconds.
+The clients are a closed loop: each thinks, asks the limit, and if it passes waits for its answer. Times are in
+nanoseconds from the beginning of a run.
 """
 
+import ctypes
 import dataclasses
-import heapq
 import math
+import pathlib
 import random
-from collections import deque
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests/model"))
+
+import weir
+from permits import OUTCOMES, Permit
 
 MS = 10**6
 SECOND = 10**9
+ROUND_TRIP = MS  # of a closed loop's clients, beside the time for which they think
+NEVER = 2**62
+HIGH, LOW = 0, 9  # priorities
 
 
-def exponential(rng):
-    return rng.expovariate(1.0)
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("seed", ctypes.c_uint64), ("workers", ctypes.c_uint), ("service", ctypes.c_void_p),
+        ("mean_ns", ctypes.c_double), ("strain", ctypes.c_double), ("shares", ctypes.c_bool),
+        ("attempts", ctypes.c_uint), ("patience_ns", ctypes.c_uint64), ("backoff_ns", ctypes.c_uint64),
+        ("notifies", ctypes.c_bool), ("silent", ctypes.c_double), ("clients", ctypes.c_uint),
+        ("think_ns", ctypes.c_double), ("attempts_max", ctypes.c_uint64)]
 
 
-def constant(_):
-    return 1.0
+class Demand(ctypes.Structure):
+    _fields_ = [("load", ctypes.c_double), ("low", ctypes.c_double), ("priorities", ctypes.c_uint8 * 2)]
 
 
-def bimodal(rng):
-    """One of ten takes 19 times as long as the others."""
-    return 6.785714 if rng.random() < 0.1 else 0.357143
+class Attempt(ctypes.Structure):
+    _fields_ = [("client", ctypes.c_uint32), ("priority", ctypes.c_uint8), ("now_ns", ctypes.c_uint64),
+                ("permit", Permit), ("wait_ns", ctypes.c_uint64)]
 
 
-def mixed(rng):
-    """One of a hundred takes 50 times the mean."""
-    return 50.0 if rng.random() < 0.01 else 0.5 / 0.99
+ALLOWS = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.POINTER(Attempt))
+REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Permit), ctypes.c_int, ctypes.c_uint64)
 
 
-def lucky(rng):
-    """One of two hundred, a hit of a cache, takes a thousandth."""
-    return 0.001 if rng.random() < 0.005 else rng.expovariate(1.0)
+class Limit(ctypes.Structure):
+    _fields_ = [("context", ctypes.c_void_p), ("allows", ALLOWS), ("report", REPORT), ("answered", ctypes.c_void_p)]
+
+
+STRUCTS = {"backend_options": Options, "backend_demand": Demand, "backend_attempt": Attempt, "backend_limit": Limit}
+
+lib = ctypes.CDLL(str(weir.BUILD / "tests/libclosed_loop.so"))
+_BACKEND = ctypes.c_void_p
+for _name, _result, *_arguments in (
+        ("service_named", ctypes.c_void_p, ctypes.c_char_p),
+        ("backend_open", _BACKEND, ctypes.POINTER(Options), Limit),
+        ("backend_close", None, _BACKEND),
+        ("backend_set_demand", None, _BACKEND, Demand),
+        ("backend_set_think", None, _BACKEND, ctypes.c_double),
+        ("backend_set_server", None, _BACKEND, ctypes.c_uint, ctypes.c_double),
+        ("backend_run_until", ctypes.c_int, _BACKEND, ctypes.c_uint64),
+        ("backend_inside", ctypes.c_uint, _BACKEND)):
+    getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
+
+
+def service_times(name, count, seed=1):
+    """So many draws of a distribution, in means."""
+    draw = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(lib.service_named(name.encode()))
+    rng = random.Random(seed)
+    return [draw(rng.random()) for _ in range(count)]
 
 
 @dataclasses.dataclass
 class Server:
     workers: int
-    service: object
-    mean_ns: float = 10 * MS
-    strains: float = 1.0  # of workers: with more in it than these it thrashes
-    strain: float = 0.1   # so much longer does a request take for each `workers` beyond
-    shares: bool = False  # all in it are worked on at once, each more slowly; else first come, first served
+    service: str
+    mean_ns: int = 10 * MS
+    strain: float = 0.1   # a call takes so much longer for each `workers` in the server beyond those at work
+    shares: bool = False  # all calls in it are served at once, the more the slower; otherwise they queue
 
 
 @dataclasses.dataclass
@@ -57,156 +90,101 @@ class Change:
     mean_ns: float = None
 
 
-class Run:
-    """The results of a run: counts in bins of `bin_ns`, and each answer."""
-
-    def __init__(self, bin_ns, duration_ns):
-        self.bin_ns = bin_ns
-        bins = int(duration_ns // bin_ns) + 1
-        self.asked, self.passed, self.answered = [0] * bins, [0] * bins, [0] * bins
-        self.high_asked, self.high_passed = [0] * bins, [0] * bins
-        self.limit, self.latency_sum = [0.0] * bins, [0.0] * bins
-        self.answers = []  # (when, latency)
-
-
 @dataclasses.dataclass
 class Retries:
     """A client that is denied, or gets no answer for so long, asks again. The server works on all the same."""
     attempts: int = 3
-    pause_ns: float = 10 * MS  # on average, after a denial
-    patience_ns: float = 200 * MS
+    backoff_ns: int = 20 * MS  # the most of the first pause, doubled for the next
+    patience_ns: int = 200 * MS
+
+
+class Run:
+    """A run's calls in flight, and its results: counts in bins of `bin_ns`, and each answer."""
+
+    def __init__(self, controller, bin_ns, duration_ns):
+        self.controller, self.bin_ns = controller, bin_ns
+        bins = duration_ns // bin_ns + 1
+        self.asked, self.passed, self.answered = [0] * bins, [0] * bins, [0] * bins
+        self.high_asked, self.high_passed = [0] * bins, [0] * bins
+        self.limit, self.latency_sum = [0.0] * bins, [0.0] * bins
+        self.answers = []  # (when, latency)
+        self.calls, self.permits, self.error = {}, 0, None
+
+    def allows(self, attempt):
+        now, is_high = attempt.now_ns, attempt.priority == HIGH
+        spot = now // self.bin_ns
+        self.asked[spot] += 1
+        self.high_asked[spot] += is_high
+        allowed = self.controller.allows(now, len(self.calls), is_high)
+        if allowed:
+            self.passed[spot] += 1
+            self.high_passed[spot] += is_high
+            self.permits += 1
+            attempt.permit.id = self.permits
+            self.calls[self.permits] = now, self.controller.acquired(now, len(self.calls) + 1)
+        else:
+            self.controller.denied(now, len(self.calls))
+        self.limit[spot] = self.controller.limit(now)
+        return allowed
+
+    def report(self, permit, outcome, now):
+        sent, then = self.calls[permit.id]
+        outcome, spot = OUTCOMES[outcome], now // self.bin_ns
+        if outcome == "success":
+            self.answered[spot] += 1
+            self.latency_sum[spot] += now - sent
+            self.answers.append((now, now - sent))
+        self.controller.report(now, now - sent, len(self.calls), then, outcome)
+        del self.calls[permit.id]
+        self.limit[spot] = self.controller.limit(now)
+
+    def callback(self, kind, function):
+        """A function for the model, which cannot pass on an exception."""
+        def call(_, structure, *others):
+            try:
+                return function(structure.contents, *others)
+            except BaseException as error:
+                self.error = self.error or error
+                return False
+
+        return kind(call)
+
+    def until(self, backend, at_ns):
+        status = lib.backend_run_until(backend, at_ns)
+        if self.error:
+            raise self.error
+        assert status == 0, f"the model stopped with status {status}"
 
 
 def run(server, controller, duration_ns, load=3.0, clients=1000, seed=1, changes=(), bin_ns=None,
         high=1.0, retries=None):
-    """Runs it; `load` is of the server's first capacity, `high` the share of clients of high priority."""
-    rng = random.Random(seed)
-    mean = server.mean_ns
-    capacity = server.workers / mean
-    out = Run(bin_ns or int(mean), duration_ns)
-    workers, busy, queue, inside = server.workers, 0, deque(), 0
-    strains = server.strains * server.workers
-    factor = server.strain / server.workers
-    events = []  # (when, order, kind, data)
-    push, pop, order = heapq.heappush, heapq.heappop, 0
-    attempts = retries.attempts if retries else 1
-    left = set()  # calls that their clients have given up
-    think = clients / (load * capacity)
-    for change in changes:
-        push(events, (change.at_ns, order, 2, change))
-        order += 1
-    for client in range(clients):
-        push(events, (rng.random() * think, order, 0, (client < high * clients, attempts)))
-        order += 1
-    in_flight, bin_ns = 0, out.bin_ns
-    draw = server.service
-    shares, progress, at, running = server.shares, 0.0, 0.0, []
+    """Runs it; `load` is of the server's first capacity, `high` the share of requests of high priority."""
+    def think_ns(load):
+        think = clients * server.mean_ns / (load * server.workers) - ROUND_TRIP
+        assert think > 0, "more clients are needed for this load"
+        return think
 
-    def pace():
-        rate = workers / inside if inside > workers else 1.0
-        return rate / (1 + factor * (inside - strains)) if inside > strains else rate
-
-    def again(now, is_high, tries, pause_ns):
-        nonlocal order
-        order += 1
-        if tries > 1:
-            push(events, (now + pause_ns, order, 0, (is_high, tries - 1)))
-        else:
-            push(events, (now + rng.expovariate(1.0) * think, order, 0, (is_high, attempts)))
-
-    def begin(now, sent):
-        nonlocal order
-        took = draw(rng) * mean
-        if inside > strains:
-            took *= 1 + factor * (inside - strains)
-        order += 1
-        push(events, (now + took, order, 1, sent))
-
-    while events:
-        if running:
-            rate = pace()
-            ends = at + (running[0][0] - progress) / rate
-        if running and ends <= events[0][0]:
-            progress, at = running[0][0], ends
-            now, kind, data = ends, 1, pop(running)[2]
-        else:
-            now, _, kind, data = pop(events)
-            if running:
-                progress += (now - at) * rate
-            at = now
-        if now >= duration_ns:
-            break
-        spot = int(now // bin_ns)
-        if kind == 0:
-            is_high, tries = data
-            out.asked[spot] += 1
-            out.high_asked[spot] += is_high
-            if controller.allows(now, in_flight, is_high):
-                out.passed[spot] += 1
-                out.high_passed[spot] += is_high
-                in_flight += 1
-                inside += 1
-                controller.acquired(now, in_flight)
-                order += 1
-                call = (now, in_flight, is_high, tries, order)
-                if retries:
-                    push(events, (now + retries.patience_ns, order, 3, call))
-                if shares:
-                    order += 1
-                    push(running, (progress + draw(rng) * mean, order, call))
-                elif busy < workers:
-                    busy += 1
-                    begin(now, call)
-                else:
-                    queue.append(call)
-            else:
-                controller.denied(now, in_flight)
-                again(now, is_high, tries, rng.expovariate(1.0) * retries.pause_ns if retries else 0)
-        elif kind == 1:
-            sent, then, is_high, tries, call = data
-            latency = now - sent
-            inside -= 1
-            busy -= 1
-            while queue and busy < workers:
-                busy += 1
-                begin(now, queue.popleft())
-            if call in left:
-                left.remove(call)
-                continue
-            if retries:
-                left.add(call)  # it is over, when its client's patience ends
-            out.answered[spot] += 1
-            out.latency_sum[spot] += latency
-            out.answers.append((now, latency))
-            controller.report(int(now), int(latency), in_flight, then)
-            in_flight -= 1
-            again(now, is_high, 1, 0)
-        elif kind == 3:
-            sent, then, is_high, tries, call = data
-            if call in left:
-                left.remove(call)
-                continue
-            left.add(call)
-            controller.report(int(now), int(now - sent), in_flight, then, timeout=True)
-            in_flight -= 1
-            again(now, is_high, tries, 0)
-        else:
-            if data.load is not None:  # also for those that think just then
-                ratio = clients / (data.load * capacity) / think
-                think *= ratio
-                events = [(now + (event[0] - now) * ratio, *event[1:]) if event[2] == 0 else event
-                          for event in events]
-                heapq.heapify(events)
-            if data.workers is not None:
-                workers = data.workers
-                strains = server.strains * workers
-                factor = server.strain / workers
-                while queue and busy < workers:
-                    busy += 1
-                    begin(now, queue.popleft())
-            if data.mean_ns is not None:
-                mean = data.mean_ns
-        out.limit[spot] = controller.limit(now)
+    out = Run(controller, bin_ns or server.mean_ns, duration_ns)
+    retries = retries or Retries(1, 0, NEVER)
+    options = Options(
+        seed=seed, workers=server.workers, service=lib.service_named(server.service.encode()),
+        mean_ns=server.mean_ns, strain=server.strain, shares=server.shares, attempts=retries.attempts,
+        patience_ns=retries.patience_ns, backoff_ns=retries.backoff_ns, notifies=True, clients=clients,
+        think_ns=think_ns(load))
+    limit = Limit(allows=out.callback(ALLOWS, out.allows), report=out.callback(REPORT, out.report))
+    backend = lib.backend_open(options, limit)
+    lib.backend_set_demand(backend, Demand(0, 1 - high, (HIGH, LOW)))
+    workers, mean_ns = server.workers, server.mean_ns
+    try:
+        for change in sorted(changes, key=lambda change: change.at_ns):
+            out.until(backend, change.at_ns)
+            if change.load is not None:
+                lib.backend_set_think(backend, think_ns(change.load))
+            workers, mean_ns = change.workers or workers, change.mean_ns or mean_ns
+            lib.backend_set_server(backend, workers, mean_ns)
+        out.until(backend, duration_ns)
+    finally:
+        lib.backend_close(backend)
     return out
 
 

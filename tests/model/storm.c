@@ -12,12 +12,15 @@
  * A seed decides all of the scenario. Goodput is the work that was answered in time, as a part of
  * what the server can do, or of what is asked for if that is less.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <weir/limiter.h>
 
 #include "simulate/closed_loop/backend.h"
+#include "simulate/closed_loop/draw.h"
 
 #define MS        UINT64_C(1000000)
 #define SECOND_NS (1000 * MS)

@@ -1,8 +1,11 @@
 #include "simulate/closed_loop/backend.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "simulate/closed_loop/call_heap.h"
+#include "simulate/closed_loop/draw.h"
 
 #define QUEUE_MAX     256 /* calls in the server for each worker; more are refused */
 #define CALLS_MAX     (1U << 20)
@@ -36,11 +39,12 @@ struct backend {
 	struct backend_demand demand;
 	uint64_t now_ns, arrives_ns, drawn;
 	unsigned workers, busy, inside;
-	double mean_ns, rate; /* arrivals for each ns */
+	double mean_ns, think_ns, rate; /* arrivals for each ns */
+	double progress_ns;             /* the work on a call that has been served from the beginning */
 	struct call *calls;
 	uint32_t call_capacity, free_call, used_calls;
-	struct list queue, patience; /* `patience`: by the order in which their clients give up */
-	struct call_heap heap;
+	struct list queue, patience;   /* `patience`: by the order in which their clients give up */
+	struct call_heap heap, served; /* `served`: calls by the progress at which they end */
 	enum backend_status status;
 	struct backend_work work;
 };
@@ -158,7 +162,7 @@ static void think(struct backend *backend, uint32_t client)
 	if (backend->options.clients > 0)
 		schedule(backend,
 		         backend->now_ns + BACKEND_ROUND_TRIP_NS +
-		             (uint64_t)(exponential(next_draw(backend)) * backend->options.think_ns),
+		             (uint64_t)(exponential(next_draw(backend)) * backend->think_ns),
 		         BEGINS, client);
 }
 
@@ -188,21 +192,54 @@ static void retry(struct backend *backend, const struct call *failed)
 		schedule(backend, backend->now_ns + pause_ns, ASKS, call);
 }
 
+/* A call takes so many times as long because of those beyond the workers. */
+static double strain(const struct backend *backend)
+{
+	if (backend->inside <= backend->workers)
+		return 1;
+	return 1 + backend->options.strain * (backend->inside - backend->workers) / backend->workers;
+}
+
+/* The progress of each call in service, in a unit of time. */
+static double service_rate(const struct backend *backend)
+{
+	if (!backend->options.shares || backend->inside <= backend->workers)
+		return 1;
+	return backend->workers / (backend->inside * strain(backend));
+}
+
+static void advance(struct backend *backend, uint64_t now_ns)
+{
+	backend->progress_ns += (double)(now_ns - backend->now_ns) * service_rate(backend);
+	backend->now_ns = now_ns;
+}
+
 static void serve_next(struct backend *backend)
 {
-	double strain = 1;
+	bool shares = backend->options.shares;
 
-	while (backend->queue.first != NONE && backend->busy < backend->workers) {
+	while (backend->queue.first != NONE && (shares || backend->busy < backend->workers)) {
 		uint32_t index = queue_take(backend);
 		struct call *call = &backend->calls[index];
+		double took_ns = call->alone * backend->mean_ns * (shares ? 1 : strain(backend));
 
-		if (backend->inside > backend->workers)
-			strain = 1 + backend->options.strain * (backend->inside - backend->workers) /
-			                 backend->workers;
 		backend->busy++;
-		call->took_ns = fmin(call->alone * backend->mean_ns * strain, TOOK_MAX_NS);
-		schedule(backend, backend->now_ns + (uint64_t)call->took_ns, ENDS, index);
+		call->took_ns = fmin(took_ns, TOOK_MAX_NS);
+		if (!call_heap_push(&backend->served, (uint64_t)(backend->progress_ns + call->took_ns),
+		                    ENDS, index))
+			stop_with(backend, BACKEND_NO_MEMORY);
 	}
+}
+
+static uint64_t next_end_ns(const struct backend *backend)
+{
+	double left_ns;
+
+	if (backend->served.count == 0)
+		return UINT64_MAX;
+	left_ns = (double)backend->served.events[0].at_ns - backend->progress_ns;
+	return backend->now_ns +
+	       (uint64_t)fmin(ceil(fmax(left_ns, 0) / service_rate(backend)), TOOK_MAX_NS);
 }
 
 static bool server_is_full(const struct backend *backend)
@@ -320,48 +357,37 @@ static void arrive(struct backend *backend)
 	backend->arrives_ns += (uint64_t)(exponential(next_draw(backend)) / backend->rate) + 1;
 }
 
-static void handle_event(struct backend *backend)
+static void handle(struct backend *backend, struct event event)
 {
-	struct event event = call_heap_pop(&backend->heap);
+	static void (*const handlers[])(struct backend * backend, uint32_t call) = {
+	    [ENDS] = end, [ASKS] = ask, [ENTERS] = enter, [BEGINS] = begin};
 
-	backend->now_ns = event.at_ns;
-	switch (event.kind) {
-	case ENDS:
-		end(backend, event.call);
-		break;
-	case ASKS:
-		ask(backend, event.call);
-		break;
-	case ENTERS:
-		enter(backend, event.call);
-		break;
-	case BEGINS:
-		begin(backend, event.call);
-		break;
-	}
+	handlers[event.kind](backend, event.call);
 }
 
-/* Runs the earliest step: the end, an arrival, a client that gives up, or an event. */
+/* Runs the earliest step: an arrival, a call that ends, an event, or a client that gives up. */
 static void step(struct backend *backend, uint64_t until_ns)
 {
-	uint64_t gives_up_ns = UINT64_MAX, event_ns = UINT64_MAX;
+	uint64_t gives_up_ns = UINT64_MAX, event_ns = UINT64_MAX, ends_ns = next_end_ns(backend);
+	uint64_t next_ns;
 
 	if (backend->patience.first != NONE)
 		gives_up_ns =
 		    backend->calls[backend->patience.first].sent_ns + backend->options.patience_ns;
 	if (backend->heap.count > 0)
 		event_ns = backend->heap.events[0].at_ns;
-	if (until_ns <= backend->arrives_ns && until_ns <= gives_up_ns && until_ns <= event_ns) {
-		backend->now_ns = until_ns;
-	} else if (backend->arrives_ns <= gives_up_ns && backend->arrives_ns <= event_ns) {
-		backend->now_ns = backend->arrives_ns;
+	next_ns = u64_min(u64_min(backend->arrives_ns, ends_ns), u64_min(event_ns, gives_up_ns));
+	advance(backend, u64_min(next_ns, until_ns));
+	if (until_ns <= next_ns)
+		return;
+	if (backend->arrives_ns == next_ns)
 		arrive(backend);
-	} else if (gives_up_ns < event_ns) {
-		backend->now_ns = gives_up_ns;
+	else if (ends_ns == next_ns)
+		handle(backend, call_heap_pop(&backend->served));
+	else if (event_ns == next_ns)
+		handle(backend, call_heap_pop(&backend->heap));
+	else
 		give_up(backend);
-	} else {
-		handle_event(backend);
-	}
 }
 
 enum backend_status backend_run_until(struct backend *backend, uint64_t until_ns)
@@ -393,6 +419,12 @@ void backend_set_demand(struct backend *backend, struct backend_demand demand)
 		backend->arrives_ns = backend->now_ns;
 }
 
+void backend_set_think(struct backend *backend, double think_ns)
+{
+	call_heap_stretch(&backend->heap, BEGINS, backend->now_ns, think_ns / backend->think_ns);
+	backend->think_ns = think_ns;
+}
+
 void backend_set_server(struct backend *backend, unsigned workers, double mean_ns)
 {
 	backend->workers = workers;
@@ -411,6 +443,7 @@ struct backend *backend_open(const struct backend_options *options, struct backe
 	                            .arrives_ns = UINT64_MAX,
 	                            .workers = options->workers,
 	                            .mean_ns = options->mean_ns,
+	                            .think_ns = options->think_ns,
 	                            .free_call = NONE,
 	                            .queue = {NONE, NONE},
 	                            .patience = {NONE, NONE}};
@@ -429,5 +462,6 @@ void backend_close(struct backend *backend)
 		return;
 	free(backend->calls);
 	call_heap_free(&backend->heap);
+	call_heap_free(&backend->served);
 	free(backend);
 }

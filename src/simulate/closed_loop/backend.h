@@ -19,7 +19,7 @@
 
 #include <weir/weir.h>
 
-#include "simulate/closed_loop/draw.h"
+#include "simulate/closed_loop/service.h"
 
 #define BACKEND_ROUND_TRIP_NS UINT64_C(1000000)
 
@@ -30,6 +30,8 @@ struct backend_options {
 	double mean_ns;
 	double strain; /* a call takes so much longer for each `workers` in the server beyond those at
 	                  work */
+	bool shares; /* all calls in the server are served at once, the more the slower; otherwise first
+	                come, first served */
 	unsigned attempts;
 	uint64_t patience_ns;
 	uint64_t backoff_ns; /* the most of the first pause, doubled for the next; 0 means no pause */
@@ -40,8 +42,8 @@ struct backend_options {
 	uint64_t attempts_max; /* of all clients together; 0 means no bound */
 };
 
-/* The requests of an open loop: `load` is a part of the capacity, `low` the share that has the
- * second priority. */
+/* `load` is a part of the capacity, or 0 in a closed loop; `low` is the share of requests that has
+ * the second priority. */
 struct backend_demand {
 	double load, low;
 	uint8_t priorities[2];
@@ -88,6 +90,9 @@ struct backend *backend_open(const struct backend_options *options, struct backe
 void backend_close(struct backend *backend);
 
 void backend_set_demand(struct backend *backend, struct backend_demand demand);
+/** Replaces the pause of the closed loop's clients, which was not 0, also for those that think now.
+ */
+void backend_set_think(struct backend *backend, double think_ns);
 /** Others than the options have, from now on. The capacity that `load` refers to stays. */
 void backend_set_server(struct backend *backend, unsigned workers, double mean_ns);
 

@@ -47,6 +47,23 @@ struct event call_heap_pop(struct call_heap *heap)
 	return first;
 }
 
+static int compare(const void *a, const void *b)
+{
+	return before(a, b) ? -1 : before(b, a);
+}
+
+void call_heap_stretch(struct call_heap *heap, enum event_kind kind, uint64_t now_ns, double factor)
+{
+	for (size_t i = 0; i < heap->count; i++) {
+		struct event *event = &heap->events[i];
+
+		if (event->kind == kind)
+			event->at_ns = now_ns + (uint64_t)((double)(event->at_ns - now_ns) * factor);
+	}
+	if (heap->count > 0)
+		qsort(heap->events, heap->count, sizeof *heap->events, compare);
+}
+
 void call_heap_free(struct call_heap *heap)
 {
 	free(heap->events);

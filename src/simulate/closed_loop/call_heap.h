@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum event_kind {
-	ENDS,   /* a worker ends a call */
+	ENDS,   /* the server ends a call */
 	ASKS,   /* the client of a call makes the attempt */
 	ENTERS, /* a call has waited for the limit */
 	BEGINS, /* a client sends a request; `call` is its number */
@@ -34,6 +34,9 @@ struct call_heap {
 bool call_heap_push(struct call_heap *heap, uint64_t at_ns, enum event_kind kind, uint32_t call);
 /** Removes and returns the first event. There must be one. */
 struct event call_heap_pop(struct call_heap *heap);
+/** Multiplies the time from now to each event of a kind. */
+void call_heap_stretch(struct call_heap *heap, enum event_kind kind, uint64_t now_ns,
+                       double factor);
 void call_heap_free(struct call_heap *heap);
 
 #endif

@@ -196,7 +196,7 @@ int experiment_run(const struct experiment *experiment, const struct experiment_
 	struct backend *backend = backend_open(
 	    &(struct backend_options){.seed = experiment->seed,
 	                              .workers = experiment->workers,
-	                              .service = exponential,
+	                              .service = service_named("exponential"),
 	                              .mean_ns = (double)experiment->service_ns,
 	                              .strain = experiment->strain,
 	                              .attempts = experiment->attempts,
