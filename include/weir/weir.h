@@ -699,8 +699,8 @@ WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_k
  *
  * A call with a deadline blocks its thread until the request passes or the deadline comes. A
  * request that can't pass by then is denied at once (WEIR_REASON_WAIT_TOO_LONG), also if the
- * deadline is over already; if that is not known before, it is denied at the deadline. `wait_ns` of the decision is the time that the call
- * took.
+ * deadline is over already; if that is not known before, it is denied at the deadline. `wait_ns`
+ * of the decision is the time that the call took.
  *
  *     timespec_get(&t, TIME_UTC);
  *     ask.deadline_ns = t.tv_sec * 1000000000ULL + t.tv_nsec + 500000000; // in half a second

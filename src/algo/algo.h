@@ -97,8 +97,8 @@ struct algo_limit {
 	bool decides_quota;      /* decisions have the quota: it changes, or the limit has none (0) */
 	bool header_has_sum;     /* a sliding window whose headers have the sum of all units in use */
 	uint64_t quota;          /* the most units that it grants at once; also the greatest cost */
-	uint64_t chunk;          /* units that a server takes from a remote store at once, or 0 */
-	uint64_t period_ns;      /* of the rate; for months and years the longest */
+	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
+	uint64_t period_ns;   /* of the rate; for months and years the longest */
 	uint64_t farthest_ns; /* a state that ends later after now is from a clock that was set back */
 	uint64_t window_ns;   /* shown to users: the period, or the time in which a bucket fills */
 	union {
@@ -113,8 +113,8 @@ struct algo_limit {
 		uint64_t own[ALGO_OWN_WORDS];
 	};
 	enum algo_record record; /* copied from the algorithm, ... */
-	bool paced;              /* as is this */
-	uint64_t retry_ns;       /* retry_after_ns of denials whose end is unknown */
+	bool paced;           /* as is this */
+	uint64_t retry_ns;    /* retry_after_ns of denials whose end is unknown */
 	uint64_t queue;       /* requests that may wait for a key although they did not ask to, or 0 */
 	uint64_t max_wait_ns; /* how long they wait at most; in a paced limit: for a turn */
 	uint64_t count;       /* of the rate */
@@ -172,14 +172,14 @@ struct algo_call {
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
 	bool is_late;     /* acquire: the caller's deadline was over when the call began */
 	union {
-		struct {                  /* acquire and peek */
+		struct { /* acquire and peek */
 			uint64_t max_wait_ns; /* of a paced limit: the longest wait that the caller accepts, 0
 			                         for the limit's own, WEIR_ZERO for no wait; never longer than
 			                         the limit's own */
 			uint64_t earlier; /* peek at a limit that pays_later (algorithm.h): units that the same
 			                     request takes before, by charges of `cost` each */
 		};
-		struct {                 /* report and count */
+		struct { /* report and count */
 			uint64_t latency_ns; /* of the request, or 0 for the age of its permit */
 			enum weir_outcome outcome;
 		};
@@ -426,8 +426,7 @@ static inline const struct algo_limit *algo_current(const struct algo_limit *lim
 {
 	const struct algo_limit *next;
 
-	while ((next = atomic_load_explicit(&((struct algo_limit *)limit)->successor,
-	                                    memory_order_acquire)))
+	while ((next = atomic_load_explicit(&((struct algo_limit *)limit)->successor, memory_order_acquire)))
 		limit = next;
 	return limit;
 }
