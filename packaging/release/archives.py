@@ -1,6 +1,8 @@
 """Archives whose bytes depend on nothing but names, modes and contents of their files."""
 
+import hashlib
 import io
+import json
 import pathlib
 import tarfile
 
@@ -38,12 +40,22 @@ def write(out, top, prefix, epoch, files=None):
             add(tar, path, str(pathlib.PurePosixPath(prefix) / path.relative_to(top)), epoch)
 
 
-def rewrite(path, epoch):
-    """Makes the bytes of a tar file of another program depend on its contents alone."""
+def rewrite_image(path, epoch):
+    """Makes the bytes of an image's archive depend on the image alone: buildah writes random names of the container that
+    built it into the image's settings, whose digest is the image's name."""
     with tarfile.open(path) as old:
-        entries = [(info, old.extractfile(info).read() if info.isreg() else None)
-                   for info in sorted(old.getmembers(), key=lambda info: info.name)]
+        files = {info.name: old.extractfile(info).read() for info in old.getmembers() if info.isreg()}
+    [manifest] = json.loads(files["manifest.json"])
+    settings = json.loads(files[manifest["Config"]])
+    settings.pop("container", None)
+    for part in ("config", "container_config"):
+        settings.get(part, {}).pop("Hostname", None)
+    text = json.dumps(settings, sort_keys=True).encode()
+    manifest["Config"] = f"{hashlib.sha256(text).hexdigest()}.json"
+    contents = {name: files[name] for name in manifest["Layers"]}
+    contents |= {"manifest.json": json.dumps([manifest], sort_keys=True).encode(), manifest["Config"]: text}
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as new:
-        for info, data in entries:
-            info.mtime, info.uid, info.gid, info.uname, info.gname = epoch, 0, 0, "", ""
-            new.addfile(info, None if data is None else io.BytesIO(data))
+        for name, data in sorted(contents.items()):
+            info = tarfile.TarInfo(name)
+            info.mtime, info.size = epoch, len(data)
+            new.addfile(info, io.BytesIO(data))

@@ -180,7 +180,7 @@ class Release:
         root.run(*buildah, "build", "--quiet", "--isolation", "chroot", "--format", "docker", "--timestamp", str(EPOCH),
                  "--tag", f"weir:{VERSION}", "--label", f"org.opencontainers.image.version={VERSION}", "/build/context")
         root.run(*buildah, "push", "--quiet", f"weir:{VERSION}", f"docker-archive:/build/{image}:weir:{VERSION}")
-        archives.rewrite(top / image, EPOCH)
+        archives.rewrite_image(top / image, EPOCH)
         shutil.move(top / image, self.out)
 
     def checksums(self):
