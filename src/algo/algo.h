@@ -171,6 +171,8 @@ struct algo_call {
 	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
 	bool is_late;     /* acquire: the caller's deadline was over when the call began */
+	bool counts_denial; /* peek: an acquire follows if all limits allow it, so a denial counts like
+	                       that of an acquire */
 	union {
 		struct { /* acquire and peek */
 			uint64_t max_wait_ns; /* of a paced limit: the longest wait that the caller accepts, 0

@@ -17,6 +17,11 @@ limits:
            permit_timeout: 1h }}
   grows: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, sleep_max: 300d, probe_timeout: 1h, ramp: 0s }}
   lost: {{ algorithm: breaker, minimum: 1, quorum: 1, sleep: 1ms, probe_timeout: 500ms, ramp: 0s, permit_timeout: 1h }}
+  here: {{ algorithm: token_bucket, rate: 1000000/s, store: memory }}
+  there: {{ algorithm: token_bucket, rate: 1000000/s }}
+rules:
+  - {{ name: here, match: {{ path: /here }}, key: [ip], limits: [soon, here] }}
+  - {{ name: there, match: {{ path: /there }}, key: [ip], limits: [soon, there] }}
 """
 
 
@@ -142,6 +147,22 @@ def test_a_failed_probe_opens_the_breaker_for_all_and_an_ignored_one_is_availabl
     report(server, permit, "success")
     for other in group:
         until(lambda other=other: acquire(other, "soon", key).status == 200, "it closes for all")
+
+
+@pytest.mark.parametrize("path", ["/here", "/there"])
+def test_a_breaker_closes_again_where_other_limits_apply_to_its_requests(group, key, path):
+    """There a peek denies a request, before any limit is charged: this denial asks for a probe, too."""
+    def ask(server):
+        return server.post("/v1/acquire", {"attributes": {"path": path, "ip": key}, "permit": True})
+
+    fail(group[0], "soon", key)
+    opened(group, "soon", key)
+    probes = []
+    until(lambda: any(answer.json["allowed"] and not probes.append(answer.json["permit"])
+                      for answer in map(ask, group)), "a probe passes")
+    report(group[0], probes[0], "success")
+    for server in group:
+        until(lambda server=server: ask(server).status == 200, "it closes for all")
 
 
 def test_probes_of_a_killed_server_expire(redis, group, tmp_path, key):

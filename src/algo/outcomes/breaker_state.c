@@ -139,10 +139,10 @@ static unsigned probes_given(const struct breaker_state *state)
 	return state->probes_in_flight + state->good + state->bad;
 }
 
-/* Asks the quorum group for a probe, unless the request is a peek. Returns false: it is denied. */
+/* Asks the quorum group for a probe, if the denial counts. Returns false: the request is denied. */
 static bool ask_group_for_probe(const struct breaker_request *request)
 {
-	request->notification->wants_probe |= request->draw != NULL;
+	request->notification->wants_probe |= request->counts_denial;
 	return false;
 }
 

@@ -90,6 +90,7 @@ struct breaker_request {
 	const uint64_t *draw;                   /* 64 fair random bits, or NULL for a peek */
 	struct algo_notification *notification; /* out, or NULL if no quorum group decides the limit */
 	uint64_t in_flight;                     /* other requests, if the limit has max_concurrent */
+	bool counts_denial;                     /* whether a denial asks the group for a probe */
 };
 
 /**

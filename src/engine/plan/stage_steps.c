@@ -41,7 +41,12 @@ static inline struct algo_call make_call(const struct plan *plan, const struct p
 			permits_fill_call(plan, step, &call);
 		return call;
 	}
-	call.op = plan->stage == PLAN_EXECUTE || plan->stage == PLAN_SHADOW ? plan->op : ALGO_PEEK;
+	if (plan->stage == PLAN_EXECUTE || plan->stage == PLAN_SHADOW) {
+		call.op = plan->op;
+	} else {
+		call.op = ALGO_PEEK;
+		call.counts_denial = plan->stage <= PLAN_PEEK && plan_charges(plan);
+	}
 	call.max_wait_ns = plan->max_wait_ns;
 	call.priority = step->priority;
 	if (__builtin_expect(plan->steps_are_independent | plan->peek_adds_earlier_charges, 0))

@@ -33,20 +33,17 @@ static void set_reset_after(const struct breaker_view *view, const struct breake
 	out->reset_after_ns = u64_max(ahead_ns, breaker_ttl_ns(params, state, view->key.now_ns));
 }
 
-/*
- * Fills in a denial. It writes nothing, except that a request beyond max_concurrent may count as
- * failed.
- */
-static void deny(struct breaker_view *view, bool consumes, struct algo_decision *out)
+/* Fills in a denial. If it `counts`, a request beyond max_concurrent may count as failed. */
+static void deny(struct breaker_view *view, bool counts, struct algo_decision *out)
 {
 	if (out->reason == WEIR_REASON_OVER_LIMIT)
 		out->retry_after_ns = u64_min(out->retry_after_ns, view->snapshot.first_ends_in_ns);
 	set_reset_after(view, &view->snapshot.state, 0, out);
-	if (consumes && out->reason == WEIR_REASON_OVER_LIMIT &&
+	if (counts && out->reason == WEIR_REASON_OVER_LIMIT &&
 	    view->key.limit->breaker.refusals_fail && breaker_is_closed(&view->snapshot.state))
 		breaker_phase_count(view,
 		                    (struct breaker_results){{.failed = true}, 1, view->key.now_ns, 0});
-	else if (consumes)
+	else if (counts)
 		breaker_phase_store_header(view, &view->snapshot.state);
 }
 
@@ -126,6 +123,9 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
                                 struct algo_decision *out)
 {
 	bool consumes = algo_consumes(call);
+	/* A peek at a limit that only judges denies nothing: the acquire behind it counts. */
+	bool counts_denial =
+	    consumes || (call->counts_denial && !view->key.limit->breaker.judge_only);
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {
@@ -137,9 +137,9 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
 		if (consumes && draw == 0 && breaker_needs_draw(&state))
 			draw = prng_next();
 		request = (struct breaker_request){consumes ? &draw : NULL, view->notification,
-		                                   view->snapshot.in_flight};
+		                                   view->snapshot.in_flight, counts_denial};
 		if (!breaker_decide(view->key.limit, &state, view->key.now_ns, &request, out)) {
-			deny(view, consumes, out);
+			deny(view, counts_denial, out);
 			return pass_if_judge_only(view, consumes, out);
 		}
 		if (!consumes) {

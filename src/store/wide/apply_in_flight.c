@@ -259,12 +259,12 @@ static void update_headroom(const struct in_flight_view *view, unsigned priority
 		in_flight_store_headroom(&view->key.states[0].at, &view->snapshot, &after);
 }
 
-/* Sets the denial. One that is not a peek may be recorded in the estimate. */
-static void deny(struct in_flight_view *view, bool consumes, struct algo_decision *out)
+/* Sets the denial. If it `counts`, the estimate may record it. */
+static void deny(struct in_flight_view *view, bool counts, struct algo_decision *out)
 {
 	struct estimate_change change;
 
-	if (consumes && view->header == IN_FLIGHT_OPEN &&
+	if (counts && view->header == IN_FLIGHT_OPEN &&
 	    estimate_record_denial(&view->key.limit->in_flight, view->snapshot.estimate, view->cpu,
 	                           view->key.now_ns, &change))
 		in_flight_store_estimate(&view->key.states[0].at, &view->snapshot, &change);
@@ -345,23 +345,25 @@ static bool add_permit(struct in_flight_view *view, uint64_t *until_ns)
 	return true;
 }
 
-/* Decides on a request; one that `consumes` acquires. Returns the permit's end, or 0. */
-static uint64_t acquire_or_peek(struct in_flight_view *view, bool consumes, unsigned priority,
+/* Decides on a request, and acquires unless it is a peek. Returns the permit's end, or 0. */
+static uint64_t acquire_or_peek(struct in_flight_view *view, const struct algo_call *call,
                                 struct algo_decision *out)
 {
+	bool consumes = algo_consumes(call), counts_denial = consumes || call->counts_denial;
+	unsigned priority = call->priority;
 	uint64_t until_ns = 0;
 
 	for (;;) {
 		enum header_result stored;
 
 		read_and_expire(view);
-		if (consumes && !record_class(view, priority))
+		if (counts_denial && !record_class(view, priority))
 			continue;
 		set_limits(view);
 		if (total_in_flight(view) >= class_quota(view, priority)) {
-			if (consumes)
+			if (counts_denial)
 				update_headroom(view, priority, false);
-			deny(view, consumes, out);
+			deny(view, counts_denial, out);
 			return 0;
 		}
 		stored = HEADER_STORED;
@@ -516,7 +518,7 @@ uint64_t in_flight_apply(const struct call_target *target, const struct algo_cal
 
 	reported_key_init(&view.key, target);
 	if (algo_op_requests(call->op))
-		return acquire_or_peek(&view, algo_consumes(call), call->priority, out);
+		return acquire_or_peek(&view, call, out);
 	if (call->op == ALGO_RESET) {
 		reset_in_flight(&view, out);
 	} else if (call->op == ALGO_COUNT) {

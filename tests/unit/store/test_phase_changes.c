@@ -161,6 +161,27 @@ static void a_refund_ends_although_another_thread_closes_the_breaker_first(void 
 	end();
 }
 
+/* The acquire behind the peek counts, as the peek lets it pass. */
+static void a_peek_before_an_acquire_that_is_only_judged_counts_no_denial(void **unused)
+{
+	(void)unused;
+	begin((struct weir_breaker_options){.preset = WEIR_BREAKER_PRESET_HYSTRIX,
+	                                    .max_concurrent = 1,
+	                                    .minimum = 3,
+	                                    .judge_only = true});
+	acquire(NOW);
+	for (uint64_t i = 0; i < 4; i++) {
+		uint64_t now_ns = NOW + 2 * i * S; /* the window has what was counted up to a second ago */
+
+		run((struct algo_call){.op = ALGO_PEEK, .cost = 1, .counts_denial = true}, now_ns);
+		assert_true(out.allowed);
+		acquire(now_ns); /* beyond max_concurrent: it counts as failed */
+		assert_true(out.allowed);
+		assert_int_equal(out.phase, i < 3 ? BREAKER_CLOSED : BREAKER_OPEN);
+	}
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +190,7 @@ int main(void)
 	    cmocka_unit_test(a_call_may_change_the_phase_twice),
 	    cmocka_unit_test(force_and_reset_are_reported_too),
 	    cmocka_unit_test(a_refund_ends_although_another_thread_closes_the_breaker_first),
+	    cmocka_unit_test(a_peek_before_an_acquire_that_is_only_judged_counts_no_denial),
 	};
 
 	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);

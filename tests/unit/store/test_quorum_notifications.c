@@ -83,6 +83,8 @@ static void test_after_the_sleep_a_request_wants_a_probe(void **context)
 	assert_false(notification.wants_probe);
 	call((struct algo_call){.op = ALGO_PEEK, .cost = 1}, NOW + S);
 	assert_false(out.allowed || notification.wants_probe);
+	call((struct algo_call){.op = ALGO_PEEK, .cost = 1, .counts_denial = true}, NOW + S);
+	assert_true(!out.allowed && notification.wants_probe);
 	acquire(NOW + S);
 	assert_true(!out.allowed && notification.wants_probe);
 	assert_int_equal(out.retry_after_ns, S); /* the limit's `retry` */
