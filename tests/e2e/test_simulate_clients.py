@@ -114,20 +114,21 @@ rules:
     assert (alone["keys"], own["keys"]) == (1, 1000) and own["denied"] == 0
 
 
-def test_clients_of_high_priority_pass_while_low_ones_are_denied(tmp_path):
+@pytest.mark.parametrize("of_rule", ["places", "places, each"])
+def test_clients_of_high_priority_pass_while_low_ones_are_denied(tmp_path, of_rule):
     """One client of ten has a high priority. Shadow rules count the attempts: a client that passes makes fewer."""
     config = tmp_path / "weir.yaml"
     rules = """
 limits: {{ places: {{ algorithm: adaptive }}, each: {{ algorithm: token_bucket, rate: 1000000/s }} }}
 rules:
-  - {{ name: high, match: {{ ip: 10.0.0.0-10.0.1.143 }}, limits: [places]{} }}
-  - {{ name: low, match: {{ ip: 10.0.1.144-10.0.15.159 }}, limits: [places]{} }}
+  - {{ name: high, match: {{ ip: 10.0.0.0-10.0.1.143 }}, limits: [{0}]{1} }}
+  - {{ name: low, match: {{ ip: 10.0.1.144-10.0.15.159 }}, limits: [{0}]{2} }}
   - {{ name: of high, match: {{ ip: 10.0.0.0-10.0.1.143 }}, limits: [each], mode: shadow }}
   - {{ name: of low, match: {{ ip: 10.0.1.144-10.0.15.159 }}, limits: [each], mode: shadow }}
 """
     parts = []
     for priorities in (", priority: 1", ", priority: 8"), ("", ""):
-        config.write_text(rules.format(*priorities))
+        config.write_text(rules.format(of_rule, *priorities))
         shadow = simulate("--clients", "4000", "-c", config, "--overload", "1")["shadow"]
         parts.append(shadow["of high"]["asked"] / 400 / (shadow["of low"]["asked"] / 3600))
     assert parts[0] < 0.6 and 0.95 < parts[1] < 1.05, parts
