@@ -256,11 +256,10 @@ const struct command command_why = {
         "List the kept denials, newest first: of a key, by its name or digest, or of all keys.",
     .uses = {"[KEY] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
     .note =
-        "Without KEY, the last denials are listed with their keys, at most 1,000. A limit that "
-        "has\n"
-        "no key, such as a breaker for all, is found by --limit, and a rule with `answer: deny`\n"
-        "by --rule. `denials: { attributes: [ip] }` in the server's configuration adds the\n"
-        "address of each denied request, in the last column.",
+        "Without KEY, the last denials are listed with their keys, at most 1,000. Denials by a\n"
+        "limit that counts all requests together have no key: find them by --limit, and those by\n"
+        "a rule with `answer: deny` by --rule. `denials: { attributes: [ip] }` in the server's\n"
+        "configuration adds the address of each denied request, in the last column.",
     .examples = {"weir why 203.0.113.9 --since 1h", "weir why 203.0.113.9 --limit login --json",
                  "weir why --limit relief --since 10m"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",

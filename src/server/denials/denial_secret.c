@@ -91,8 +91,7 @@ static int read_file(const char *path, struct hash_key *secret, struct weir_erro
 	if (!why)
 		return WEIR_OK;
 	return error_set(error, WEIR_EIO,
-	                 "%.120s: %s; without this file the server makes a new secret, and then finds "
-	                 "no earlier denial by its key",
+	                 "%.120s: %s; without it a new one is made, which finds no earlier denial",
 	                 path, why);
 }
 
