@@ -10,7 +10,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from harness import PATIENCE, ROOT, WEIR, Server, one_thread, weir
+from harness import PATIENCE, ROOT, WEIR, Server, one_thread, plain_build_only, weir
 
 sys.path.insert(0, str(ROOT / "tests" / "model"))
 import models  # noqa: E402
@@ -625,6 +625,7 @@ def on_a_terminal(command):
                           timeout=PATIENCE, check=True).stdout.decode()
 
 
+@plain_build_only
 def test_progress_of_a_long_log_is_the_share_of_a_file_and_the_count_of_a_pipe(config, tmp_path):
     log, done = tmp_path / "log", r"\r\033\[K"
     log.write_text(lines(*({"time": START + i // 99, "ip": f"k{i % 9}"} for i in range(400_000))))

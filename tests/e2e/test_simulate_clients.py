@@ -114,6 +114,7 @@ rules:
     assert (alone["keys"], own["keys"]) == (1, 1000) and own["denied"] == 0
 
 
+@plain_build_only
 @pytest.mark.parametrize("of_rule", ["places", "places, each"])
 def test_clients_of_high_priority_pass_while_low_ones_are_denied(tmp_path, of_rule):
     """One client of ten has a high priority. Shadow rules count the attempts: a client that passes makes fewer."""

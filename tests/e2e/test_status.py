@@ -129,7 +129,11 @@ def test_at_most_100_open_breakers_are_shown(serve):
 def test_a_redis_is_shown_without_its_password_and_as_away_while_it_is(serve, start_redis):
     redis = start_redis("--requirepass", "s3cret")
     server = serve("--store", f"redis://:s3cret@127.0.0.1:{redis.port}/0", config=CONFIG)
-    server.post("/v1/acquire", {"limit": "login", "key": "k"})
+
+    def is_reachable():
+        server.post("/v1/acquire", {"limit": "login", "key": "k"})
+        return status(server)["stores"][1]["reachable"]
+    until(is_reachable, "the Redis to be reachable")
     text = server.get("/v1/status").text
     assert "s3cret" not in text
     shown = json.loads(text)
