@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/os/new_file.h"
 #include "base/os/os.h"
 #include "base/text/store_url.h"
 #include "store/section.h"
@@ -232,27 +233,20 @@ static int fill_new_file(int fd, const char *path, const struct section *first,
 	return status;
 }
 
-/* Makes the file under a temporary name, and links it to its path when it is complete. */
 int file_create(const char *path, uint64_t capacity, const struct hash_key *secret, uint64_t group,
                 struct weir_error *error)
 {
 	struct section first = {.capacity = capacity, .size = section_size(capacity, 0)};
-	char *temporary_path;
-	int fd, status;
+	struct new_file file;
+	int status;
 
-	if (asprintf(&temporary_path, "%s.XXXXXX", path) < 0)
-		return error_set(error, WEIR_ENOMEM, "out of memory");
-	fd = mkostemp(temporary_path, O_CLOEXEC); /* mode 0600 */
-	if (fd < 0) {
-		free(temporary_path);
-		return error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
-	}
-	status = fill_new_file(fd, path, &first, secret, group, error);
-	if (status == WEIR_OK && link(temporary_path, path) != 0 && errno != EEXIST)
+	if (!new_file_open(&file, path))
+		return errno == ENOMEM ? error_set(error, WEIR_ENOMEM, "out of memory")
+		                       : error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
+	status = fill_new_file(file.fd, path, &first, secret, group, error);
+	if (status == WEIR_OK && !new_file_link(&file))
 		status = error_set(error, WEIR_EIO, "%.120s: cannot make it: %m", path);
-	unlink(temporary_path);
-	close(fd);
-	free(temporary_path);
+	new_file_close(&file);
 	return status;
 }
 

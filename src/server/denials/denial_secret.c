@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/os/new_file.h"
 #include "base/os/os.h"
 #include "server/access/permit_secret.h"
 #include "server/denials/denial_path.h"
@@ -32,30 +33,19 @@ static const char *write_secret(int fd)
 	return fsync(fd) == 0 ? NULL : strerror(errno);
 }
 
-/*
- * Makes the file under a temporary name, and links it to its path when it is complete. So a crash
- * leaves no part of a secret, and of two servers that start at once both use the first one's.
- * Returns NULL, or what is wrong.
- */
+/* Makes the file. Two servers that start at once both use the first one's. Returns NULL, or what is
+ * wrong. */
 static const char *make_file(const char *path)
 {
-	char *temporary_path;
+	struct new_file file;
 	const char *why;
-	int fd;
 
-	if (asprintf(&temporary_path, "%s.XXXXXX", path) < 0)
-		return "out of memory";
-	fd = mkostemp(temporary_path, O_CLOEXEC); /* mode 0600 */
-	if (fd < 0) {
+	if (!new_file_open(&file, path))
+		return strerror(errno);
+	why = write_secret(file.fd);
+	if (!why && !new_file_link(&file))
 		why = strerror(errno);
-	} else {
-		why = write_secret(fd);
-		if (!why && link(temporary_path, path) != 0 && errno != EEXIST)
-			why = strerror(errno);
-		unlink(temporary_path);
-		close(fd);
-	}
-	free(temporary_path);
+	new_file_close(&file);
 	return why;
 }
 
