@@ -80,12 +80,11 @@ static int decide_by_rules(const struct weir_engine *engine,
 	status = engine_prepare_rules(engine, request, attributes, &call.arena, &call.plan);
 	if (status == WEIR_OK && permits)
 		status = engine_want_permit(&call.plan);
-	if (request->is_late)
-		call.plan.queue_position = WAIT_LATE;
 	if (status == WEIR_OK)
-		status = request->max_wait_ns != 0 ? wait_request(call.context.table, &call.plan,
-		                                                  REMOTE_FAILURE_BY_POLICY, decision)
-		                                   : decide_now(&call, now_ns, decision);
+		status = request->max_wait_ns != 0
+		             ? wait_request(call.context.table, &call.plan, request->is_late,
+		                            REMOTE_FAILURE_BY_POLICY, decision)
+		             : decide_now(&call, now_ns, decision);
 	if (status == WEIR_OK && permits)
 		return_permits(&call, permits);
 	arena_free(&call.arena);

@@ -182,8 +182,7 @@ int weir_ask(weir_table *table, const weir_limit *limit, struct weir_key key,
 	if (status != WEIR_OK)
 		return status;
 	if (call.max_wait_ns != 0) {
-		plan.queue_position = call.is_late ? WAIT_LATE : WAIT_NEW;
-		status = wait_request(table, &plan, REMOTE_FAILURE_IS_ERROR, decision);
+		status = wait_request(table, &plan, call.is_late, REMOTE_FAILURE_IS_ERROR, decision);
 	} else {
 		struct decision_context context = context_at(table, limit, ask_time(ask->now_ns));
 

@@ -74,21 +74,23 @@ static void deny_request(struct wait *wait, enum weir_reason reason, struct mome
 		               d);
 }
 
-int wait_request(struct weir_table *table, struct plan *plan, enum remote_failure on_failure,
-                 struct weir_decision *decision)
+int wait_request(struct weir_table *table, struct plan *plan, bool is_late,
+                 enum remote_failure on_failure, struct weir_decision *decision)
 {
 	struct request_wait waiting = {
 	    .wait = {.clock = engine_clock(table),
 	             .list = &table->waiting,
 	             .decide = decide_request,
 	             .deny = deny_request,
-	             .arrival = plan->queue_position},
+	             .arrival = is_late ? WAIT_LATE : WAIT_NEW},
 	    .context = {.table = table},
 	    .plan = plan,
 	    .on_failure = on_failure,
 	};
-	int status = wait_sleep(&waiting.wait, plan->max_wait_ns, decision);
+	int status;
 
+	plan->queue_position = waiting.wait.arrival;
+	status = wait_sleep(&waiting.wait, plan->max_wait_ns, decision);
 	if (status == WEIR_OK)
 		status = waiting.status;
 	return status == WEIR_OK ? plan->status : status;

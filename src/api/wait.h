@@ -8,10 +8,10 @@
 
 /**
  * Decides a prepared plan to acquire as weir_ask with a deadline does: the thread waits up to
- * plan->max_wait_ns. Returns 0, ENOMEM, ECOST of a plan with `first_refusal_decides`, or ESTORE if
+ * plan->max_wait_ns. `is_late`: the deadline was over when the call began. Returns 0, ENOMEM, ECOST of a plan with `first_refusal_decides`, or ESTORE if
  * the remote store failed and that is an error.
  */
-int wait_request(struct weir_table *table, struct plan *plan, enum remote_failure on_failure,
-                 struct weir_decision *decision);
+int wait_request(struct weir_table *table, struct plan *plan, bool is_late,
+                 enum remote_failure on_failure, struct weir_decision *decision);
 
 #endif
