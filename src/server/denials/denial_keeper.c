@@ -91,15 +91,10 @@ void denial_keeper_count_listed(struct decider *decider, const struct plan *plan
 	                               .retry_after_ns = ALGO_RETRY_DEFAULT_NS,
 	                               .refused = true,
 	                               .reason = WEIR_REASON_LISTED};
-	struct named_counters *counters;
 
 	decider->denial_id[0] = '\0';
-	if (!decider->shared->denials)
-		return;
-	counters = denial_keeper_counters(config, rule, config->no_limit_counters_index);
-	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns,
-	                        config->rules->denials.per_second))
-		denial_keeper_keep(decider, plan, &step, "", counters);
-	else
-		metrics_add(&decider->metrics->denials_left_out, 1);
+	if (decider->shared->denials)
+		denial_keeper_keep_or_omit(
+		    decider, plan, &step, "",
+		    denial_keeper_counters(config, rule, config->no_limit_counters_index));
 }

@@ -34,13 +34,23 @@ static inline struct named_counters *denial_keeper_counters(const struct server_
 	                                              : config->limit_counters[limit_index];
 }
 
+/* Keeps the denial of a step, or leaves it out if there were enough in this second. */
+static inline void denial_keeper_keep_or_omit(struct decider *decider, const struct plan *plan,
+                                              const struct plan_step *step, const char *limit,
+                                              struct named_counters *counters)
+{
+	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns,
+	                        decider->config->rules->denials.per_second))
+		denial_keeper_keep(decider, plan, step, limit, counters);
+	else
+		metrics_add(&decider->metrics->denials_left_out, 1);
+}
+
 /** Counts a denial of the plan's step, whose limit has that index, and keeps or leaves it out. */
 static inline void denial_keeper_count(struct decider *decider, const struct plan *plan,
                                        const struct plan_step *step, size_t limit_index)
 {
 	const struct server_config *config = decider->config;
-	uint64_t per_second = config->rules->denials.per_second;
-	struct named_counters *counters;
 
 	if (!step->shadow) {
 		decider->denied_step = step;
@@ -48,12 +58,8 @@ static inline void denial_keeper_count(struct decider *decider, const struct pla
 	}
 	if (!decider->shared->denials)
 		return;
-	counters = denial_keeper_counters(config, step->rule, limit_index);
-	if (denial_share_admits(&counters->denials, decider->context.at.wall_ns, per_second))
-		denial_keeper_keep(decider, plan, step, config->limit_counters[limit_index]->name,
-		                   counters);
-	else
-		metrics_add(&decider->metrics->denials_left_out, 1);
+	denial_keeper_keep_or_omit(decider, plan, step, config->limit_counters[limit_index]->name,
+	                           denial_keeper_counters(config, step->rule, limit_index));
 }
 
 /**

@@ -56,28 +56,20 @@ static bool step_refuses(const struct plan *plan, const struct plan_step *step)
 	return plan->steps_are_independent ? !step->allowed : step->refused;
 }
 
-/* As count_browsed_denial, of a rule that denies by its own answer. */
-static void count_browsed_listed(struct decider *decider, const struct plan *plan,
-                                 const struct rules_rule *rule)
-{
-	denial_keeper_count_listed(decider, plan, rule);
-	decider->denial_id[0] = '\0'; /* answers to Koala's clients do not name it */
-}
-
 /*
- * Counts a denial by a browse, and may keep it: such an answer decides for clients of Koala. If the
- * browse acquires, the engine does so for its limits. A rule without limits has a step of a limit
- * that is not in the configuration.
+ * Counts a denial of a browse by a rule, whose refused step may be NULL, and may keep it: such an
+ * answer decides for clients of Koala. If the browse acquires, the engine does so for its limits. A
+ * rule without limits may have a step of a limit that is not in the configuration.
  */
 static void count_browsed_denial(struct decider *decider, const struct plan *plan,
-                                 const struct plan_step *step)
+                                 const struct rules_rule *rule, const struct plan_step *step)
 {
-	if (step->rule && step->rule->limit_count == 0)
-		count_browsed_listed(decider, plan, step->rule);
-	else if (!algo_op_consumes(plan->op) && step->rule)
+	if (!step || rule->limit_count == 0)
+		denial_keeper_count_listed(decider, plan, rule);
+	else if (!algo_op_consumes(plan->op))
 		denial_keeper_count(decider, plan, step,
 		                    engine_limit_index(decider->config->engine, step->limit));
-	decider->denial_id[0] = '\0';
+	decider->denial_id[0] = '\0'; /* answers to Koala's clients do not name it */
 }
 
 /*
@@ -114,11 +106,9 @@ void koala_answer_browse(struct decider *decider, const struct plan *plan, struc
 	bool any_rule = false, allowed = reply->decision.allowed;
 	const struct plan_step *refused;
 
-	if (plan->refused_step && !allowed)
-		count_browsed_denial(decider, plan, plan->refused_step);
-	else if (rule && !allowed &&
-	         !algo_op_consumes(plan->op)) /* denial_list_explain counts others */
-		count_browsed_listed(decider, plan, rule);
+	/* If a browse that acquires is denied by a rule's answer, denial_list_explain has counted it. */
+	if (rule && !allowed && (plan->refused_step || !algo_op_consumes(plan->op)))
+		count_browsed_denial(decider, plan, rule, plan->refused_step);
 	if (rule) {
 		count_answer(decider, rule, allowed);
 		reply->body = result_of_rule(config, rule, allowed);
@@ -156,7 +146,7 @@ int koala_answer_browse_all(struct decider *decider, const struct plan *plan, st
 
 		count_answer(decider, rule, answers_allow);
 		if (!answers_allow)
-			count_browsed_denial(decider, plan, refused);
+			count_browsed_denial(decider, plan, rule, refused);
 		if (refused)
 			results[n++] = result_of_rule(config, rule, answers_allow);
 	}

@@ -159,6 +159,13 @@ static int add_open_breakers(struct decider *decider, struct buffer *out)
 	return WEIR_OK;
 }
 
+/* Begins the object of a limit in a list that has `shown` objects. */
+static void begin_limit(const struct weir_limit *limit, size_t shown, struct buffer *out)
+{
+	buffer_add_text(out, shown > 0 ? ",{\"limit\":" : "{\"limit\":");
+	buffer_add_json_string(out, slice_of(limit->name));
+}
+
 /* Adds the shares that operators have set. Returns how many. */
 static size_t add_set_shares(struct decider *decider, struct buffer *out)
 {
@@ -174,8 +181,7 @@ static size_t add_set_shares(struct decider *decider, struct buffer *out)
 		    !overrides_find(&decider->shared->overrides, limit->name, &override))
 			continue;
 		format_decimal(share, override.deny);
-		buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
-		buffer_add_json_string(out, slice_of(limit->name));
+		begin_limit(limit, shown++, out);
 		buffer_printf(out, ",\"deny\":%s,", share);
 		overrides_add_members(&override, out);
 		buffer_add(out, "}", 1);
@@ -201,8 +207,7 @@ static int add_switched(struct decider *decider, struct buffer *out)
 
 		if (!limit) /* a reload has removed it just now */
 			continue;
-		buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
-		buffer_add_json_string(out, slice_of(limit->name));
+		begin_limit(limit, shown++, out);
 		add_text_member(out, "key", key_phases_text(&keys[i].key, name));
 		add_text_member(out, "state", fill_force_text(keys[i].override.force).data);
 		buffer_add(out, ",", 1);

@@ -1,7 +1,6 @@
 /*
  * status_page.h: renders /v1/status, what a server runs: since when, on which addresses, by which
- * configuration, with which stores, what is open or waits, and what operators
- * have changed.
+ * configuration, with which stores, what is open or waits, and what operators have changed.
  */
 #ifndef SERVER_STATUS_PAGE_H
 #define SERVER_STATUS_PAGE_H
