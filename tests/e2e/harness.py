@@ -1,5 +1,6 @@
 """Starts real programs on free loopback ports, and has plain clients for them."""
 
+import contextlib
 import http.client
 import itertools
 import json
@@ -253,6 +254,19 @@ def until_at_rest(server):
         return round((cpu_seconds(server) - before) * ticks) <= ticks // 20
 
     until(at_rest, "a second at rest")
+
+
+@contextlib.contextmanager
+def small_disk(directory, size):
+    """A file system of that size, at a new directory."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts a small disk")
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True, timeout=PATIENCE)
 
 
 def until_pending(server, n):

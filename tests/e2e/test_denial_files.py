@@ -3,10 +3,9 @@
 import json
 import os
 import stat
-import subprocess
 
 import pytest
-from harness import PATIENCE, metric, until
+from harness import metric, small_disk, until
 
 CONFIG = """
 limits:
@@ -200,12 +199,7 @@ def test_other_files_are_not_written(serve, tmp_path, make):
 
 
 def test_a_full_disk_loses_denials_with_one_warning_and_no_request(serve, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
-    try:
+    with small_disk(tmp_path / "disk", "64k") as disk:
         server = serve("--log-format", "json", config=CONFIG.replace("denials.jsonl", "disk/denials.jsonl") % "")
         deny(server, "k" * 200, 1000)
         until(lambda: metric(server, "weir_denials_lost_total") + line_count(disk / "denials.jsonl") == 1000, "each to be written or lost")
@@ -219,8 +213,6 @@ def test_a_full_disk_loses_denials_with_one_warning_and_no_request(serve, tmp_pa
         assert metric(server, "weir_denials_lost_total") == lost
         assert sum('"denials_lost"' in line for line in server.log) == 1
         assert server.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True, timeout=PATIENCE)
 
 
 def test_a_second_server_does_not_write_the_same_file(serve, tmp_path):

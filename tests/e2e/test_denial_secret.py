@@ -7,7 +7,7 @@ import stat
 import subprocess
 
 import pytest
-from harness import PATIENCE, WEIR, until, weir
+from harness import PATIENCE, WEIR, small_disk, until, weir
 
 CONFIG = """
 limits:
@@ -149,12 +149,7 @@ def test_a_file_of_another_user_is_an_error(tmp_path):
 
 
 def test_a_full_disk_makes_no_secret_and_stops_no_server(serve, tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], check=True)
-    try:
+    with small_disk(tmp_path / "disk", "16k") as disk:
         config = (CONFIG % "").replace("denials.jsonl", "disk/denials.jsonl")
         (disk / "full").write_bytes(b"x" * 16384)
         server = serve(config=config)
@@ -166,8 +161,6 @@ def test_a_full_disk_makes_no_secret_and_stops_no_server(serve, tmp_path):
         server = stop_and_start(server, serve, config=config)
         assert (disk / "denials.jsonl.secret").stat().st_size == 33
         assert server.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True, timeout=PATIENCE)
 
 
 def test_a_directory_that_is_missing_is_a_warning(serve):

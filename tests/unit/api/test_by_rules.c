@@ -47,15 +47,12 @@ static const size_t both[] = {PLACES, HOURLY}, places[] = {PLACES}, hourly[] = {
                     brief[] = {HOURLY, BRIEF}, mixed[] = {HOURLY, MINUTE},
                     shorter_first[] = {MINUTE, HOURLY};
 
-#define RULE(of)                                                                                   \
-	{                                                                                              \
-		.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)                                  \
-	}
+#define RULE(of) {.name = #of, .key = by_key, .key_count = 1, LIMITS_OF(of)}
 
 static const struct rules_rule by_both[] = {RULE(both)}, by_places[] = {RULE(places)},
-                               twice[] = {RULE(places), RULE(places)}, by_pace[] = {RULE(paced)},
-                               by_buckets[] = {RULE(buckets)}, by_brief[] = {RULE(brief)},
-                               by_mixed[] = {RULE(mixed)},
+                               twice[] = {RULE(places), RULE(places)},
+                               by_pace[] = {RULE(paced)}, by_buckets[] = {RULE(buckets)},
+                               by_brief[] = {RULE(brief)}, by_mixed[] = {RULE(mixed)},
                                by_shorter_first[] = {RULE(shorter_first)},
                                in_shadow[] = {RULE(hourly),
                                               {.name = "shadow",

@@ -113,7 +113,7 @@ static void denials_of_a_high_priority_make_room_for_it(void **state)
 	}
 }
 
-/* Who only asks changes nothing. */
+/* A caller that only peeks changes nothing. */
 static void a_peek_counts_no_denial(void **state)
 {
 	struct weir_decision d;

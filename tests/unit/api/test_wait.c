@@ -164,16 +164,14 @@ static void test_who_is_to_wait_and_how_long_at_most(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct weir_decision d = {.allowed = rows[i].retry_ns == 0,
-		                          .reason =
-		                              rows[i].retry_ns == 0 ? WEIR_REASON_OK : WEIR_REASON_SHED,
+		                          .reason = rows[i].retry_ns == 0 ? WEIR_REASON_OK : WEIR_REASON_SHED,
 		                          .retry_after_ns = rows[i].retry_ns,
 		                          .wait_ns = 5};
 		weir_limit *limit;
 
 		assert_int_equal(weir_limit_open(&options[rows[i].limit], &limit, NULL), 0);
 		assert_int_equal(wait_patience_ns(&limit->algo, rows[i].asked_ns), rows[i].patience_ns);
-		assert_int_equal(wait_refusal_reason(&limit->algo, rows[i].position, rows[i].asked_ns, &d),
-		                 rows[i].reason);
+		assert_int_equal(wait_refusal_reason(&limit->algo, rows[i].position, rows[i].asked_ns, &d), rows[i].reason);
 		assert_int_equal(wait_queue_max(&limit->algo), rows[i].limit == QUEUE ? 2 : SIZE_MAX);
 		wait_deny(&d, rows[i].reason);
 		assert_false(d.allowed);
@@ -522,7 +520,7 @@ static void test_turns_are_slept_for(void **state)
 
 	(void)state;
 	/* A request that comes later than a turn after the last is not held. */
-	for (size_t i = 0, held = 0; held<2; i++, held += caller.d.wait_ns> 0) {
+	for (size_t i = 0, held = 0; held < 2; i++, held += caller.d.wait_ns > 0) {
 		caller = (struct caller){&scene, "key", 1, WEIR_FOREVER};
 		call(&caller);
 		assert_true(caller.d.allowed);
