@@ -423,8 +423,8 @@ struct weir_decision {
 	bool paced;              /**< the limit is one that makes requests wait */
 	enum weir_reason reason;
 	uint64_t quota;          /**< units that the limit grants at once: burst, capacity or
-	                              count; requests that may wait are included; random: 0, it
-	                              has no quota */
+	                              count; requests that may wait are included; 0 if the limit
+	                              has none: random, throttle, breaker without max_concurrent */
 	uint64_t remaining;      /**< 0 to quota, rounded down */
 	uint64_t retry_after_ns; /**< 0 when allowed, never 0 when denied: by then the same request
 	                              would pass if no other came; a guess with random and

@@ -60,7 +60,7 @@ static int init_adaptive(struct algo_limit *limit, const struct weir_limit_optio
 	limit->in_flight = (struct in_flight_params){bounds, own->method, own->permit_timeout_ns,
 	                                             part_ns, inverse_of(part_ns)};
 	limit->quota = bounds.most;
-	limit->decides_quota = true;
+	limit->quota_kind = ALGO_QUOTA_DECIDED;
 	limit->window_ns = own->permit_timeout_ns;
 	/* The period is part of the identity: a state of another method or timeout must not be used. */
 	limit->period_ns = own->permit_timeout_ns * METHODS_MAX + own->method;

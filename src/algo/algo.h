@@ -85,6 +85,13 @@ struct bucket_params {
 	enum weir_reason denial;     /* the reason past `depth` */
 };
 
+/** Which quota the decisions of a limit show. */
+enum algo_quota {
+	ALGO_QUOTA_FIXED,   /* that of the limit */
+	ALGO_QUOTA_DECIDED, /* that of each decision: it changes */
+	ALGO_QUOTA_NONE,    /* 0, of which 0 units remain: the limit has none */
+};
+
 /* Words for the parameters of other algorithms, whose layout only their own files know. */
 #define ALGO_OWN_WORDS 12
 
@@ -94,7 +101,7 @@ struct algo_limit {
 	uint16_t generation;     /* number of these parameters, see store/parameter_history.h */
 	bool has_whole_interval; /* a bucket whose tokens come in whole nanoseconds */
 	bool is_adhoc;           /* its parameters come with each request: such limits share states */
-	bool decides_quota;      /* decisions have the quota: it changes, or the limit has none (0) */
+	uint8_t quota_kind;      /* enum algo_quota */
 	bool header_has_sum;     /* a sliding window whose headers have the sum of all units in use */
 	uint64_t quota;          /* the most units that it grants at once; also the greatest cost */
 	uint64_t chunk;       /* units that a server takes from a remote store at once, or 0 */
@@ -239,7 +246,7 @@ struct algo_decision {
 	uint64_t retry_after_ns;
 	uint64_t reset_after_ns;
 	uint64_t wait_ns; /* of an allowed request: the time until it may start */
-	uint64_t quota;   /* of a limit that decides its quota; 0 if it has none */
+	uint64_t quota;   /* where the limit's quota changes (ALGO_QUOTA_DECIDED) */
 	struct algo_phase_change phase_changes[ALGO_PHASE_CHANGES_MAX];
 };
 
@@ -421,6 +428,22 @@ static inline enum algo_op algo_report_op(const struct algo_limit *limit)
 static inline bool algo_is_local(const struct algo_limit *limit)
 {
 	return limit->algorithm->draws || limit->algorithm->judges;
+}
+
+/** The quota of a decision, as users see it. */
+static inline uint64_t algo_shown_quota(const struct algo_limit *limit,
+                                        const struct algo_decision *decision)
+{
+	if (__builtin_expect(limit->quota_kind == ALGO_QUOTA_FIXED, 1))
+		return limit->quota;
+	return limit->quota_kind == ALGO_QUOTA_DECIDED ? decision->quota : 0;
+}
+
+/** What remains of the quota, as users see it. */
+static inline uint64_t algo_shown_remaining(const struct algo_limit *limit,
+                                            const struct algo_decision *decision)
+{
+	return __builtin_expect(limit->quota_kind == ALGO_QUOTA_NONE, 0) ? 0 : decision->remaining;
 }
 
 /** The limit to decide by: `limit`, or the last of its successors. */

@@ -171,6 +171,7 @@ static int init_breaker(struct algo_limit *limit, const struct weir_limit_option
 	};
 	derive_breaker_params(&limit->breaker);
 	limit->quota = own->max_concurrent ? own->max_concurrent : ALGO_COUNT_MAX;
+	limit->quota_kind = own->max_concurrent ? ALGO_QUOTA_FIXED : ALGO_QUOTA_NONE;
 	limit->window_ns = own->calls ? 0 : own->window_ns;
 	limit->width = algo_width(breaker_cells(&limit->breaker));
 	return WEIR_OK;

@@ -39,8 +39,8 @@ static int init_random(struct algo_limit *limit, const struct weir_limit_options
 	uint64_t share = share_of_all(options->deny);
 
 	*params_of(limit) = (struct random_params){share, share};
-	limit->quota = ALGO_COUNT_MAX; /* of a cost; decisions have no quota */
-	limit->decides_quota = true;
+	limit->quota = ALGO_COUNT_MAX;
+	limit->quota_kind = ALGO_QUOTA_NONE;
 	limit->window_ns = 0;
 	limit->demand = demand_open();
 	return limit->demand ? WEIR_OK : error_set(error, WEIR_ENOMEM, "out of memory");
@@ -55,7 +55,6 @@ static inline bool decide_by_draw(const struct algo_limit *limit, const struct a
 
 	if (algo_op_requests(call->op) && is_drawn)
 		algo_decision_deny(out, WEIR_REASON_SHED, limit->retry_ns);
-	out->quota = out->remaining = 0;
 	out->reset_after_ns = 0;
 	return false;
 }

@@ -67,6 +67,7 @@ static int init_throttle(struct algo_limit *limit, const struct weir_limit_optio
 	};
 	success_set_demand_slots(&limit->success);
 	limit->quota = ALGO_COUNT_MAX;
+	limit->quota_kind = ALGO_QUOTA_NONE;
 	limit->window_ns = own->window_ns;
 	limit->width = algo_width(success_cells(&limit->success));
 	return WEIR_OK;

@@ -111,8 +111,8 @@ static inline void limit_fill_decision(const struct weir_limit *limit,
 	decision->allowed = outcome->allowed;
 	decision->paced = algo->paced;
 	decision->reason = outcome->reason;
-	decision->quota = __builtin_expect(algo->decides_quota, 0) ? outcome->quota : algo->quota;
-	decision->remaining = outcome->remaining;
+	decision->quota = algo_shown_quota(algo, outcome);
+	decision->remaining = algo_shown_remaining(algo, outcome);
 	decision->retry_after_ns = outcome->retry_after_ns;
 	decision->reset_after_ns = outcome->reset_after_ns;
 	decision->window_ns = algo->window_ns;

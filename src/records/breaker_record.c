@@ -327,7 +327,6 @@ FLAT uint64_t breaker_record_try_acquire(const struct algo_limit *limit,
 	    acquire_shared_entry(params, at, &permit, now_ns, &last_ns) != BREAKER_ACQUIRED)
 		return 0;
 	breaker_quiescent_outcome(out);
-	out->remaining = ALGO_COUNT_MAX;
 	out->reset_after_ns = u64_max(last_ns - now_ns, breaker_record_ahead_ns(params, now_ns));
 	return permit.until_ns;
 }

@@ -106,6 +106,25 @@ def test_a_random_limit_has_no_quota_over_resp_and_is_never_the_tightest(serve, 
     assert value.status == 200, value.text
 
 
+@pytest.mark.parametrize("limit, quota", [
+    ("algorithm: throttle", 0), ("algorithm: breaker", 0), ("algorithm: breaker, calls: 100", 0),
+    ("algorithm: breaker, max_concurrent: 5", 5), ("algorithm: breaker, preset: hystrix", 10)])
+def test_a_throttle_or_breaker_has_a_quota_only_if_it_bounds_requests_in_flight(serve, key, limit, quota):
+    server = serve(config=WITHOUT_QUOTA.replace("algorithm: random, deny: 0", limit))
+    left, left_after_refund = max(quota - 1, 0), quota
+    with Wire(server.resp) as wire:
+        reply = wire.command("WEIR.ACQUIRE", "relief", key, "PERMIT")
+        assert reply[:3] + reply[5:6] == [1, quota, left, b"ok"]
+        assert wire.command("WEIR.PEEK", "relief", key)[1:3] == [quota, left]
+        assert wire.command("WEIR.REFUND", "relief", key, "PERMIT", reply[6])[1:3] == [quota, left_after_refund]
+        tightest = wire.command("WEIR.CHECKPEEK", "path", "/both/1", "ip", "192.0.2.1")
+        assert tightest[1:3] + tightest[7:8] == [5, 5, b"site" if quota in (0, 10) else b"relief"]
+    for version in ("--http1.1", "--http2-prior-knowledge"):
+        _, headers, text = over_http(server, version, f"/v1/peek/relief?key={key}")
+        assert (json.loads(text)["quota"], "ratelimit-policy" in headers) == (quota, quota > 0)
+    assert f'"quota":{quota},' in server.get("/v1/limits").text.partition('"site"')[0]
+
+
 def switched(server):
     """(the operator who switched `relief`, with the times, or None; the share that it denies)"""
     limit = next(limit for limit in server.get("/v1/limits").json if limit["name"] == "relief")

@@ -202,9 +202,9 @@ def learns(limit):
     return not algorithms.of(limit).remote
 
 
-def greatest_cost(limit, state):
-    """The most units that a request may ask for: the quota, which a random limit does not have."""
-    return 1 << 32 if limit["algorithm"] == "random" else state["quota"]
+def greatest_cost(state):
+    """The most units that a request may ask for: the quota, which is 0 of a limit that has none."""
+    return state["quota"] or 1 << 32
 
 
 def could_never_grant(case, i, pair, times, op):
@@ -219,7 +219,7 @@ def could_never_grant(case, i, pair, times, op):
             return True
         times = 1
     units = max(op.get("cost", 1), 1) * times
-    if units > greatest_cost(limit, state):
+    if units > greatest_cost(state):
         return op.get("cost", 1) > 0 or times > 1
     return wait is not None and bounds.least_wait(limit, units) > wait
 

@@ -344,7 +344,8 @@ def test_a_reload_of_judge_only_loses_no_permit(bound, before, after):
     keys[0].limit = other
     for permit in permits:
         assert keys[0].ask(key_report, ctypes.byref(permit), 0, 1, NOW + S) == weir.OK
-    assert table.call(other, b"key", "peek", NOW + 11 * S)["remaining"] > 0  # as of one that is closed
+    # An open one has a state until it may probe.
+    assert table.call(other, b"key", "peek", NOW + 14 * S)["reset_after_ns"] == 0
 
 
 def test_a_number_of_failures_opens_it_whatever_their_share():

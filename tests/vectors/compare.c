@@ -32,8 +32,8 @@ void compare_outcomes(struct run *run, const struct algo_limit *limit,
 {
 	struct weir_decision decision = {.allowed = found->allowed,
 	                                 .reason = found->reason,
-	                                 .quota = limit->decides_quota ? found->quota : limit->quota,
-	                                 .remaining = found->remaining,
+	                                 .quota = algo_shown_quota(limit, found),
+	                                 .remaining = algo_shown_remaining(limit, found),
 	                                 .retry_after_ns = found->retry_after_ns,
 	                                 .reset_after_ns = found->reset_after_ns,
 	                                 .wait_ns = found->wait_ns};

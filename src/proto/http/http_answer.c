@@ -279,7 +279,7 @@ static void answer_decision(struct http_answer *answer, const struct request *re
 		answer->type = (struct slice){NULL, 0};
 	else
 		add_decision(answer->body, reply);
-	if (d->limit && d->window_ns > 0) /* a limit that sheds at random has no quota */
+	if (d->limit && d->quota > 0 && d->window_ns > 0)
 		add_ratelimit(answer, d);
 	if (request->from_proxy && reply->permit.len > 0) {
 		size_t begin = answer->values.len;

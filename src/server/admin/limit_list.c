@@ -158,7 +158,7 @@ static int add_limit(struct decider *decider, size_t index, const struct rule_us
 		return WEIR_ENOMEM;
 	add_store(engine_table(engine), limit, out);
 	buffer_add_text(out, ",\"quota\":");
-	buffer_add_u64(out, limit->algo.algorithm->draws ? 0 : limit->algo.quota);
+	buffer_add_u64(out, limit->algo.quota_kind == ALGO_QUOTA_NONE ? 0 : limit->algo.quota);
 	buffer_add_text(out, ",\"room\":");
 	add_capacity(engine_table(engine), limit, out);
 	add_rules(uses, out);

@@ -53,7 +53,6 @@ static enum header_result make_header_fit(struct success_view *view)
 
 static void fill_decision(const struct success_view *view, struct algo_decision *out)
 {
-	out->remaining = out->allowed ? ALGO_COUNT_MAX : 0;
 	out->reset_after_ns = success_ttl_ns(&view->key.limit->success, &view->state, view->key.now_ns);
 }
 

@@ -6,7 +6,6 @@ SECOND_NS = 10**9
 FOR_EVER = 2**64 - 1  # as the end of a forced phase
 FARTHEST_NS = 16 * 365 * DAY_NS
 FORCED = ("forced_open", "forced_closed")
-NONE = 2**32  # in flight, where nothing bounds it
 FLIGHT_PARTS = 8  # of a permit's time
 PRESETS = {"none": {"parts": 10}, "hystrix": {"parts": 20, "finished": True, "refusals": True},
            "resilience4j": {"parts": 10, "together": True}}
@@ -56,7 +55,7 @@ class Breaker(Model):
     def __init__(self, parameters):
         p = self.p = {**parameters, **PRESETS[parameters["preset"]]}
         self.most = p.get("max_concurrent", 0)
-        self.quota, self.retry = self.most or NONE, p["retry_ns"]
+        self.retry = p["retry_ns"]
         self.timeout = p["permit_timeout_ns"]
         self.probe_timeout = min(p["probe_timeout_ns"], self.timeout)
         calls = p.get("calls", 10**9)
@@ -229,14 +228,14 @@ class Breaker(Model):
         return "ok", 0
 
     def room(self, phase, used):
-        most = self.most - self.in_flight() if self.most else NONE
-        if phase in ("open", "forced_open"):
+        if not self.most or phase in ("open", "forced_open"):
             return 0
+        most = self.most - self.in_flight()
         return min(most, self.p["probes"] - used) if phase == "half_open" else most
 
     def call(self, operation, now, cost=1, permit=None, outcome=None, latency_ns=0):
         self.settle(now)
-        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "retry_after_ns": 0,
+        answer = {"allowed": True, "reason": "ok", "quota": self.most, "retry_after_ns": 0,
                   "wait_ns": 0}
         refused = False
         if operation in ("acquire", "peek"):

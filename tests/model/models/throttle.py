@@ -5,7 +5,6 @@ from fractions import Fraction
 
 from models.model import Model
 
-NONE = 2**32  # remaining, where nothing bounds it
 PASS_NS = 10**9
 PRESETS = {"none": {"parts": 40}, "kratos": {"parts": 10},
            "go-zero": {"parts": 40, "spared": 5, "k_least": Fraction(11, 10), "recovers": True}}
@@ -28,7 +27,7 @@ class Throttle(Model):
 
     def __init__(self, parameters):
         p = {**parameters, **PRESETS[parameters["preset"]]}
-        self.quota, self.retry, self.timeout = NONE, p["retry_ns"], p["permit_timeout_ns"]
+        self.retry, self.timeout = p["retry_ns"], p["permit_timeout_ns"]
         self.parts, self.part_ns = p["parts"], p["window_ns"] // p["parts"]
         self.window_ns, self.minimum = p["window_ns"], p.get("minimum", 0)
         self.k = Fraction(math.floor(Fraction(p["k"]) * 10**6 + Fraction(1, 2)), 10**6)
@@ -112,12 +111,11 @@ class Throttle(Model):
 
     def call(self, operation, now, cost=1, permit=None, outcome=None, latency_ns=0):
         at = self.at(now)
-        answer = {"allowed": True, "reason": "ok", "quota": self.quota, "remaining": NONE,
+        answer = {"allowed": True, "reason": "ok", "quota": 0, "remaining": 0,
                   "retry_after_ns": 0, "wait_ns": 0}
         if operation == "acquire" and cost:
             if not self.passes(at):
-                answer.update(allowed=False, reason="shed", remaining=0,
-                              retry_after_ns=self.retry)
+                answer.update(allowed=False, reason="shed", retry_after_ns=self.retry)
             elif permit is not None:
                 permit["until_ns"] = at + self.timeout
             self.add(at, requests=1)
