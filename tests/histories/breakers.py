@@ -1,4 +1,4 @@
-"""When a breaker opens, how long it sleeps, and what outlives a reload or a restart. Limits without `slow` or forced phases."""
+"""When a breaker opens, how long it sleeps, and what outlives a reload or a restart. Limits without `preset`, `slow` or forced phases."""
 
 import math
 
@@ -18,7 +18,7 @@ def complaints(case):
     found = []
     for pair in {pair: None for record in case.records for pair in record["state"]}:
         forms = [config["limits"].get(pair[0]) for config in case.history["configs"]]
-        if all(limit and limit["algorithm"] == "breaker" for limit in forms):
+        if all(limit and limit["algorithm"] == "breaker" and "preset" not in limit for limit in forms):
             found += [*never_denies(case, pair), *sleeps(case, pair), *wakes(case, pair),
                       *opens(case, pair, forms), *is_kept(case, pair)]
             if all(same_limit(limit, forms[0]) for limit in forms):

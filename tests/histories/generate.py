@@ -4,6 +4,7 @@ import copy
 import random
 
 import algorithms
+import company as companies
 from player import START
 
 WORLDS = {}
@@ -495,6 +496,24 @@ def breakers(draw):
         if op["do"] == "reload" and store == "file" and draw.often(0.5):
             op["do"] = "restart"
     return {"store": store, "start": start(draw), "servers": [{}], "keys": keys, "configs": configs, "ops": ops}
+
+
+@world
+def company(draw):
+    """A rule with one limit, for company.py, which plays it with another limit beside."""
+    store = draw.choice(["memory", "file", "redis"])
+    limit = draw_limit(draw, draw.choice([COMMON] if store == "redis" else [COMMON, ["breaker"], ["breaker"], ["adaptive"]]))
+    if limit["algorithm"] == "breaker":
+        limit["ramp"] = "0s"  # requests in a ramp pass by chance
+        give(limit, "preset", draw.choice([None, "hystrix", "hystrix", "resilience4j"]))
+    config = {"limits": {"a": limit}, "rules": [{"name": "r0", "key": ["k"], "limits": ["a"]}]}
+    ops = BreakerOps(draw, [config], ["k"]).draw_some({**WEIGHTS, "reload": 0, "report": 4, "ended": 4, "probes": 2},
+                                                      draw.choice([4, 8, 15, 30]))
+    wide = dict(draw.choice(companies.WIDE))
+    if algorithms.of(wide).remote and draw.often(0.3):
+        wide["store"] = "memory"
+    return {"store": store, "company": wide, "start": start(draw), "servers": [{}], "keys": ["k"], "configs": [config],
+            "ops": ops}
 
 
 # Workers, and how long a limit needs to settle in front of them: a window of few lasts many service times.

@@ -16,6 +16,7 @@ import sys
 import time
 
 import algorithms
+import company
 import drift
 import generate as drawing
 import history as format_of
@@ -66,7 +67,8 @@ def complaints_of(players_of, history):
     player = players_of.player
     try:
         records = player.play(history)
-        return [*judge(history, records), *drift.complaints(player, history, records)]
+        return [*judge(history, records), *drift.complaints(player, history, records),
+                *company.complaints(player, history, records)]
     except players.Failed as failure:
         return [(len(history["ops"]), "failed", str(failure))]
 
