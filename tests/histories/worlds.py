@@ -3,9 +3,10 @@
 import access
 import balancer
 import outages
+import recovery
 import servers
 
-WORLDS = {**servers.WORLDS, **outages.WORLDS, **access.WORLDS, **balancer.WORLDS}
+WORLDS = {**servers.WORLDS, **outages.WORLDS, **access.WORLDS, **balancer.WORLDS, **recovery.WORLDS}
 Stage = servers.Stage
 
 
