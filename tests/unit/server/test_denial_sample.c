@@ -222,11 +222,12 @@ static void a_list_beside_a_thread_that_adds_is_in_order_and_without_gaps(void *
 	do {
 		struct denial_filter filter = {.count_max = 2000};
 		struct buffer out = {0};
-		unsigned last = 0, listed = 0;
+		unsigned last = 0, listed = 0, added;
 		const char *at;
 
 		before = atomic_load(&load.admitted);
 		denial_sample_list(load.sample, &filter, &out);
+		added = atomic_load(&load.admitted) + 1 - before; /* at most so many */
 		buffer_add(&out, "", 1);
 		assert_false(out.failed);
 		for (at = out.data; (at = strstr(at, "\"key\":\"")); at += 7, listed++) {
@@ -235,7 +236,8 @@ static void a_list_beside_a_thread_that_adds_is_in_order_and_without_gaps(void *
 			assert_true(last == 0 ? number >= before : number == last - 1);
 			last = number;
 		}
-		assert_in_range(listed, u64_min(before, 1), 1000);
+		/* While this thread waits for a processor, all denials that it would list may be replaced. */
+		assert_in_range(listed, before > 0 && added < 1000, 1000);
 		buffer_free(&out);
 	} while (before < 20000);
 	pthread_join(thread, NULL);
