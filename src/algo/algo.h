@@ -171,15 +171,16 @@ struct algo_call {
 	uint64_t until_ns; /* refund: the end of the window or turn to refund to, or 0 for any;
 	                      report, count, settle: the end of the permit, or 0 for the newest permit;
 	                      force: the end of the force, or 0 for none */
-	uint64_t draw;     /* acquire from a limit that draws (algorithm->draws): 64 fair random bits;
-	                      0 elsewhere, where steps that need a draw make one */
+	uint64_t draw;     /* 64 fair random bits for a limit without states (algorithm->draws), if
+	                      algo_makes_draw; 0 elsewhere, where steps that need a draw make one */
 	uint64_t permit;   /* id of a permit, or 0: random bits, and a stripe (ALGO_STRIPE_SHIFT);
 	                      acquire: of the new permit; refund and report: of the permit that ends */
 	struct algo_notification *notification; /* out, if a quorum group decides the limit, or NULL */
 	uint8_t priority; /* acquire and peek: from 0, the highest, to PRIORITY_LOWEST */
 	bool is_late;     /* acquire: the caller's deadline was over when the call began */
 	bool counts_denial; /* peek: an acquire follows if all limits allow it, so a denial counts like
-	                       that of an acquire */
+	                       that of an acquire; and a limit that sheds requests draws */
+	bool has_drawn;     /* such a peek of the same request has passed before: nothing is drawn */
 	union {
 		struct { /* acquire and peek */
 			uint64_t max_wait_ns; /* of a paced limit: the longest wait that the caller accepts, 0
@@ -200,6 +201,12 @@ struct algo_call {
 static inline bool algo_consumes(const struct algo_call *call)
 {
 	return algo_op_consumes(call->op) && call->cost > 0;
+}
+
+/** Whether a limit that denies a share of requests draws: once for a request. */
+static inline bool algo_makes_draw(const struct algo_call *call)
+{
+	return (algo_consumes(call) || call->counts_denial) && !call->has_drawn;
 }
 
 /*

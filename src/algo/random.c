@@ -51,7 +51,7 @@ static inline bool decide_by_draw(const struct algo_limit *limit, const struct a
                                   uint64_t share, struct algo_decision *out)
 {
 	bool denies_all = share == PRIORITY_ALL;
-	bool is_drawn = algo_consumes(call) ? priority_is_in(share, call->draw) : denies_all;
+	bool is_drawn = algo_makes_draw(call) ? priority_is_in(share, call->draw) : denies_all;
 
 	if (algo_op_requests(call->op) && is_drawn)
 		algo_decision_deny(out, WEIR_REASON_SHED, limit->retry_ns);
@@ -68,7 +68,7 @@ __attribute__((noinline)) static bool decide_by_priority(const struct algo_limit
                                                          uint64_t now_ns, uint64_t share,
                                                          struct algo_decision *out)
 {
-	bool counts = algo_consumes(call);
+	bool counts = algo_makes_draw(call);
 	struct priority_demand demand = counts ? demand_add(limit->demand, call->priority, now_ns)
 	                                       : demand_peek(limit->demand, call->priority, now_ns);
 

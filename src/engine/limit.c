@@ -253,7 +253,7 @@ void limit_draw(const struct weir_limit *limit, struct algo_call *call, struct m
 	struct algo_state no_state = {0};
 	struct algo_decision outcome;
 
-	if (algo_consumes(call))
+	if (algo_makes_draw(call))
 		call->draw = prng_next();
 	algo_step(algo, call, &time, &no_state, &outcome);
 	limit_fill_decision(limit, algo, &outcome, decision);

@@ -135,6 +135,33 @@ def test_repeated_denials_rarely_call_redis(serve, start_redis, denies):
     assert redis.client.info("commandstats")["cmdstat_evalsha"]["calls"] - before < 10
 
 
+SHEDDING = {
+    "random": "algorithm: random, deny: 0.9",
+    "throttle": "algorithm: throttle, k: 1, permit_timeout: 1h",
+}
+
+
+@pytest.mark.parametrize("limits", ["[relief, site]", "[site, relief]"])
+@pytest.mark.parametrize("relief", SHEDDING)
+def test_a_shed_request_does_not_reach_redis(serve, start_redis, relief, limits):
+    """It is denied before the limit at Redis is charged, so there is nothing to give back."""
+    redis = start_redis()
+    server = serve("--threads", "1", config=(
+        f"store: {redis.url}\nstore_timeout: 10s\nlimits:\n  relief: {{ {SHEDDING[relief]} }}\n"
+        "  site: { algorithm: token_bucket, rate: 1000/d }\n"
+        f"rules:\n  - {{ name: shed, key: [ip], limits: {limits} }}\n"))
+    with Wire(server.resp) as wire:
+        for _ in range(50):  # none is reported as accepted, so `throttle` sheds
+            wire.command("WEIR.CHECK", "ip", "a")
+        before = redis.calls()["evalsha"]
+        answers = [wire.command("WEIR.CHECK", "ip", "a")[:6] for _ in range(200)]
+        passed = sum(answer[0] for answer in answers)
+        assert {answer[5] for answer in answers if not answer[0]} == {b"shed"}
+        assert passed < 50
+        # After each charge, the next denial asks once when the other limit would let it pass.
+        assert redis.calls()["evalsha"] - before <= 2 * passed + 5
+
+
 def test_the_simulator_reports_the_longest_time(tmp_path):
     """The simulator's clock is the log's."""
     config, log, out = tmp_path / "weir.yaml", tmp_path / "log.jsonl", tmp_path / "decisions"

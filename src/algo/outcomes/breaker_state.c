@@ -223,7 +223,6 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 	struct breaker_state after = *state;
 	uint64_t retry_ns, in_flight_after;
 	bool is_full = params->max_concurrent && request->in_flight >= params->max_concurrent;
-	bool is_peek = !request->draw;
 
 	algo_decision_allow(out);
 	out->remaining = 0;
@@ -231,8 +230,9 @@ bool breaker_decide(const struct algo_limit *limit, struct breaker_state *state,
 		return algo_decision_deny(out, WEIR_REASON_BREAKER_OPEN, retry_ns);
 	if (is_full)
 		return algo_decision_deny(out, WEIR_REASON_OVER_LIMIT, limit->retry_ns);
-	after.probes_in_flight += after.phase == BREAKER_HALF_OPEN && !is_peek; /* it is a probe */
-	in_flight_after = request->in_flight + (is_peek ? 0 : 1);
+	after.probes_in_flight +=
+	    after.phase == BREAKER_HALF_OPEN && !request->is_peek; /* it is a probe */
+	in_flight_after = request->in_flight + (request->is_peek ? 0 : 1);
 	out->remaining = breaker_capacity(params, &after, in_flight_after);
 	*state = after;
 	return true;

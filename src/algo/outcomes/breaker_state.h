@@ -87,9 +87,10 @@ struct breaker_state breaker_at(const struct breaker_params *params,
 
 /* A request for a decision. */
 struct breaker_request {
-	const uint64_t *draw;                   /* 64 fair random bits, or NULL for a peek */
+	const uint64_t *draw;                   /* 64 fair random bits, or NULL: it passes a ramp */
 	struct algo_notification *notification; /* out, or NULL if no quorum group decides the limit */
 	uint64_t in_flight;                     /* other requests, if the limit has max_concurrent */
+	bool is_peek;
 	bool counts_denial;                     /* whether a denial asks the group for a probe */
 };
 

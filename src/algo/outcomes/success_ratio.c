@@ -113,9 +113,7 @@ enum success_verdict success_decide(const struct success_state *state, uint64_t 
 		return SUCCESS_PASSES;
 	if (!priority_is_in(share, draw))
 		return SUCCESS_DRAWN;
-	if (state->passed_ns == 0 || state->passed_ns + SUCCESS_PASS_NS <= state->now_ns)
-		return SUCCESS_FORCED;
-	return SUCCESS_DENIED;
+	return success_is_starved(state) ? SUCCESS_FORCED : SUCCESS_DENIED;
 }
 
 void success_count(const struct success_params *params, struct success_state *state,

@@ -67,6 +67,12 @@ enum success_verdict {
 	SUCCESS_DENIED,
 };
 
+/** Whether no request has passed for so long that one is forced through. */
+static inline bool success_is_starved(const struct success_state *state)
+{
+	return state->passed_ns == 0 || state->passed_ns + SUCCESS_PASS_NS <= state->now_ns;
+}
+
 /** Decides a request of a priority that loses `share`; `draw` is 64 fair random bits. */
 enum success_verdict success_decide(const struct success_state *state, uint64_t share,
                                     uint64_t draw);

@@ -33,8 +33,8 @@ static bool peeks_first(const struct plan *plan)
 /*
  * Whether `last`, the last enforced step, can be charged before the others without a peek: if each
  * of the others is granted after its peek passed, unless another request comes between. This does
- * not hold for a limit that draws, which decides only when it is charged, nor for two steps on one
- * key: the first may leave too little for the second. A paced limit is charged last.
+ * not hold for two steps on one key: the first may leave too little for the second. A paced limit
+ * is charged last.
  */
 static bool can_skip_peek(const struct plan *plan, const struct plan_step *last)
 {
@@ -43,7 +43,7 @@ static bool can_skip_peek(const struct plan *plan, const struct plan_step *last)
 			continue;
 		if (step->pass == PASS_PACED)
 			return false;
-		if (step < last && (step->key.hash == last->key.hash || step->limit->algo.algorithm->draws))
+		if (step < last && step->key.hash == last->key.hash)
 			return false;
 	}
 	return true;

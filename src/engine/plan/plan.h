@@ -3,11 +3,11 @@
  *
  * A plan has a step for each key and limit. It is prepared from a limit and a key, or by the rules
  * from attributes; then it runs in stages (enum plan_stage). First it peeks at all enforced steps
- * in memory except the last, so that a plan which one of them refuses charges none. (A limit that
- * stores denials stores that of such a peek, too: algo_call.counts_denial.) Then it executes: remote
- * steps first, then the steps in memory, the last one first. If a step is refused after all, the
- * plan rolls back its charges. No limit ever grants more than its quota; but until the roll-back is
- * done, the charges may deny other requests.
+ * in memory except the last, so that a plan which one of them refuses charges none. (At such a peek
+ * a limit that sheds a share of requests draws, and one that stores denials stores it: see
+ * algo_call.counts_denial.) Then it executes: remote steps first, then the steps in memory, the
+ * last one first. If a step is refused after all, the plan rolls back its charges. No limit ever
+ * grants more than its quota; but until the roll-back is done, the charges may deny other requests.
  *
  * If the order of rules decides (`first_refusal_decides`), the first refused step denies, or allows
  * if its rule says so. If no step is refused, a rule that answers without limits decides. In both

@@ -47,6 +47,7 @@ static inline struct algo_call make_call(const struct plan *plan, const struct p
 		call.op = ALGO_PEEK;
 		call.counts_denial = plan->stage <= PLAN_PEEK && plan_charges(plan);
 	}
+	call.has_drawn = step->allowed;
 	call.max_wait_ns = plan->max_wait_ns;
 	call.priority = step->priority;
 	if (__builtin_expect(plan->steps_are_independent | plan->peek_adds_earlier_charges, 0))

@@ -126,6 +126,7 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
 	/* A peek at a limit that only judges denies nothing: the acquire behind it counts. */
 	bool counts_denial =
 	    consumes || (call->counts_denial && !view->key.limit->breaker.judge_only);
+	bool draws = counts_denial && !call->has_drawn;
 	uint64_t draw = call->draw, until_ns = 0;
 
 	for (;;) {
@@ -134,10 +135,13 @@ static uint64_t acquire_or_peek(struct breaker_view *view, const struct algo_cal
 
 		breaker_phase_update(view, NULL);
 		state = view->snapshot.state;
-		if (consumes && draw == 0 && breaker_needs_draw(&state))
+		if (draws && draw == 0 && breaker_needs_draw(&state))
 			draw = prng_next();
-		request = (struct breaker_request){consumes ? &draw : NULL, view->notification,
-		                                   view->snapshot.in_flight, counts_denial};
+		request = (struct breaker_request){.draw = draws ? &draw : NULL,
+		                                   .notification = view->notification,
+		                                   .in_flight = view->snapshot.in_flight,
+		                                   .is_peek = !consumes,
+		                                   .counts_denial = counts_denial};
 		if (!breaker_decide(view->key.limit, &state, view->key.now_ns, &request, out)) {
 			deny(view, counts_denial, out);
 			return pass_if_judge_only(view, consumes, out);

@@ -56,15 +56,21 @@ static void fill_decision(const struct success_view *view, struct algo_decision 
 	out->reset_after_ns = success_ttl_ns(&view->key.limit->success, &view->state, view->key.now_ns);
 }
 
-/* Decides on a request. It makes one draw, however often it is decided. */
+/*
+ * Decides on a request. It makes one draw, however often it is decided. `has_drawn`: a peek of the
+ * same request has passed by its draw; but of several which were to be forced through, that passes
+ * which is charged first.
+ */
 static enum success_verdict decide_request(const struct success_view *view, unsigned priority,
-                                           uint64_t *draw)
+                                           bool has_drawn, uint64_t *draw)
 {
 	const struct success_params *params = &view->key.limit->success;
 	uint64_t share = success_shed_share(params, &view->state);
 
 	if (share > 0)
 		share = success_shed_share_of(params, &view->state, share, priority);
+	if (share > 0 && has_drawn && !success_is_starved(&view->state))
+		return SUCCESS_DRAWN;
 	if (share > 0 && *draw == 0)
 		*draw = prng_next();
 	return success_decide(&view->state, share, *draw);
@@ -77,25 +83,33 @@ static bool set_last_passed(const struct success_view *view)
 	       success_record_set_passed(&view->key.states[0].at, view->passed, view->state.now_ns);
 }
 
-static void peek_key(struct success_view *view, struct algo_decision *out)
+static void fill_peek(const struct success_view *view, struct algo_decision *out)
 {
-	read_success_view(view);
 	fill_decision(view, out);
 	if (reported_key_is_full(&view->key))
 		algo_decision_table_full(view->key.limit, out);
 }
 
-/* Decides on a request and counts it. Returns the end of its permit, or 0 if it is denied. */
+/*
+ * Decides on a request and counts it; a peek that draws only if it is denied. Returns the end of
+ * its permit, or 0 if it is denied.
+ */
 static uint64_t acquire_success_permit(struct success_view *view, const struct algo_call *call,
                                        struct algo_decision *out)
 {
 	uint64_t draw = call->draw;
+	bool has_drawn = call->has_drawn;
 	enum success_verdict verdict;
 
 	for (;;) {
 		enum header_result stored;
 
 		read_success_view(view);
+		verdict = decide_request(view, call->priority, has_drawn, &draw);
+		if (!algo_consumes(call) && verdict != SUCCESS_DENIED) {
+			fill_peek(view, out);
+			return 0;
+		}
 		stored = make_header_fit(view);
 		if (stored == HEADER_NO_CAPACITY) {
 			algo_decision_table_full(view->key.limit, out);
@@ -103,10 +117,10 @@ static uint64_t acquire_success_permit(struct success_view *view, const struct a
 		}
 		if (stored == HEADER_CHANGED)
 			continue;
-		verdict = decide_request(view, call->priority, &draw);
 		/* If another request has been forced through meanwhile, decide again. */
 		if (verdict != SUCCESS_FORCED || set_last_passed(view))
 			break;
+		has_drawn = false;
 	}
 	if (verdict == SUCCESS_DRAWN) /* it passes by the draw */
 		set_last_passed(view);
@@ -202,13 +216,15 @@ uint64_t success_apply(const struct call_target *target, const struct algo_call 
 	struct success_view view;
 
 	reported_key_init(&view.key, target);
-	if (algo_consumes(call))
+	if (algo_consumes(call) || algo_makes_draw(call))
 		return acquire_success_permit(&view, call, out);
-	if (call->op == ALGO_RESET)
+	if (call->op == ALGO_RESET) {
 		reset_counts(&view, out);
-	else if (algo_op_releases(call->op))
+	} else if (algo_op_releases(call->op)) {
 		release_requests(&view, call, out);
-	else
-		peek_key(&view, out);
+	} else {
+		read_success_view(&view);
+		fill_peek(&view, out);
+	}
 	return 0;
 }
