@@ -11,9 +11,7 @@
 #include <cmocka.h>
 #include <weir/engine.h>
 
-#include "../engine/config.h"
-#include "engine/limit.h"
-#include "engine/table.h"
+#include "rules/model.h"
 
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND)
@@ -33,51 +31,19 @@ static const struct rules_limit limits[] = {
                             .adaptive = &nine}},
     [WIDE] = {.options = {.name = "wide", .rate = {1000000, 1, WEIR_UNIT_SECOND}}},
 };
-static const char *const by_key[] = {"key"};
 
-/* The limit alone, before another one, and behind it. */
-static const struct {
-	size_t limits[2];
-	size_t count;
-} of_commands[] = {{{COMMANDS}, 1}, {{COMMANDS, WIDE}, 2}, {{WIDE, COMMANDS}, 2}},
-  of_places[] = {{{PLACES}, 1}, {{PLACES, WIDE}, 2}, {{WIDE, PLACES}, 2}};
+#include "one_rule.h"
 
-static struct rules_rule rule = {.name = "rule", .key = by_key, .key_count = 1};
-static struct weir_config config = {LIMITS_OF(limits), .rules = &rule, .rule_count = 1};
-static weir_table *table;
-static weir_engine *engine;
-static uint64_t now_ns;
-
-static void begin(const size_t *of_rule, size_t count)
-{
-	rule.limits = of_rule;
-	rule.limit_count = count;
-	now_ns = NOW;
-	weir_seed(1); /* a draw may take back what a denial has brought */
-	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &table, NULL),
-	                 0);
-	assert_int_equal(weir_engine_open(&config, table, &engine, NULL), 0);
-}
-
-static void end(void)
-{
-	weir_engine_close(engine);
-	weir_table_close(table);
-}
+static const struct place of_commands[] = PLACES_OF(COMMANDS), of_places[] = PLACES_OF(PLACES);
 
 /* Makes requests of a priority, and never reports those that pass. Returns how many passed. */
 static unsigned ask(unsigned times, unsigned priority, struct weir_decision *d)
 {
-	const struct weir_attribute key = {"key", "k", 1};
+	struct weir_permits permits;
 	unsigned passed = 0;
 
-	for (unsigned i = 0; i < times; i++) {
-		struct weir_permits permits;
-		struct weir_ask request = {.priority = priority, .now_ns = now_ns, .permits = &permits};
-
-		assert_int_equal(weir_engine_ask(engine, &key, 1, &request, d), 0);
-		passed += d->allowed;
-	}
+	for (unsigned i = 0; i < times; i++)
+		passed += ask_once(priority, &permits, d);
 	return passed;
 }
 
@@ -87,8 +53,8 @@ static void denials_beyond_max_concurrent_open_the_breaker(void **state)
 	struct weir_decision d;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof of_commands / sizeof *of_commands; i++) {
-		begin(of_commands[i].limits, of_commands[i].count);
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
+		begin(&of_commands[i]);
 		assert_int_equal(ask(31, 0, &d), 1);
 		assert_int_equal(d.reason, WEIR_REASON_OVER_LIMIT);
 		now_ns += 2 * SECOND; /* the part of the window with these denials is over */
@@ -104,8 +70,8 @@ static void denials_of_a_high_priority_make_room_for_it(void **state)
 	struct weir_decision d;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof of_places / sizeof *of_places; i++) {
-		begin(of_places[i].limits, of_places[i].count);
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
+		begin(&of_places[i]);
 		assert_int_equal(ask(10, 9, &d), 9);
 		assert_int_equal(ask(10, 4, &d), 4);
 		assert_int_equal(ask(10, 9, &d), 0);
@@ -119,7 +85,7 @@ static void a_peek_counts_no_denial(void **state)
 	struct weir_decision d;
 
 	(void)state;
-	begin(of_places[1].limits, of_places[1].count);
+	begin(&of_places[1]);
 	assert_int_equal(ask(10, 9, &d), 9);
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(weir_peek(table, weir_engine_limit(engine, "places", 6),

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <weir/engine.h>
 
-#include "../engine/config.h"
+#include "rules/model.h"
 
 #define SECOND UINT64_C(1000000000)
 #define NOW    (UINT64_C(1700000000) * SECOND)
@@ -33,82 +33,44 @@ static const struct rules_limit limits[] = {
                               .throttle = &twice}},
     [WIDE] = {.options = {.name = "wide", .rate = {1000000, 1, WEIR_UNIT_SECOND}}},
 };
-static const char *const by_key[] = {"key"};
 
-static struct rules_rule rule = {.name = "rule", .key = by_key, .key_count = 1};
-static struct weir_config config = {LIMITS_OF(limits), .rules = &rule, .rule_count = 1};
-static weir_table *table;
-static weir_engine *engine;
-static uint64_t now_ns;
-
-static void begin(const size_t *of_rule, size_t count)
-{
-	rule.limits = of_rule;
-	rule.limit_count = count;
-	now_ns = NOW;
-	weir_seed(1);
-	assert_int_equal(weir_table_open(&(struct weir_table_options){.capacity = 1000}, &table, NULL),
-	                 0);
-	assert_int_equal(weir_engine_open(&config, table, &engine, NULL), 0);
-}
-
-static void end(void)
-{
-	weir_engine_close(engine);
-	weir_table_close(table);
-}
-
-static bool ask(unsigned priority, struct weir_permits *permits)
-{
-	const struct weir_attribute key = {"key", "k", 1};
-	struct weir_ask request = {.priority = priority, .now_ns = now_ns, .permits = permits};
-	struct weir_decision d;
-
-	assert_int_equal(weir_engine_ask(engine, &key, 1, &request, &d), 0);
-	return d.allowed;
-}
+#include "one_rule.h"
 
 /* Returns how many requests passed. */
 static unsigned ask_often(unsigned times)
 {
 	struct weir_permits permits;
+	struct weir_decision d;
 	unsigned passed = 0;
 
 	for (unsigned i = 0; i < times; i++)
-		passed += ask(0, &permits);
+		passed += ask_once(0, &permits, &d);
 	return passed;
 }
 
 static void ask_and_report(enum weir_outcome outcome)
 {
 	struct weir_permits permits;
+	struct weir_decision d;
 
-	assert_true(ask(0, &permits));
+	assert_true(ask_once(0, &permits, &d));
 	assert_int_equal(
 	    weir_engine_report(engine, &permits,
 	                       &(struct weir_report){.outcome = outcome, .now_ns = now_ns}),
 	    0);
 }
 
-/* The limit alone, before another one, and behind it. */
-#define PLACES(limit) {{limit}, 1}, {{limit, WIDE}, 2}, {{WIDE, limit}, 2}
-
-struct place {
-	size_t limits[2];
-	size_t count;
-};
-
 static void a_share_is_denied_once(void **state)
 {
-	const struct place places[] = {PLACES(HALF)}, both = {{HALF, OTHER_HALF}, 2};
+	const struct place places[] = PLACES_OF(HALF), both = {{HALF, OTHER_HALF}, 2};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		begin(places[i].limits, places[i].count);
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
+		begin(&places[i]);
 		assert_in_range(ask_often(4000), 2000 - 150, 2000 + 150);
 		end();
 	}
-	begin(both.limits, both.count);
+	begin(&both);
 	assert_in_range(ask_often(4000), 1000 - 130, 1000 + 130);
 	end();
 }
@@ -116,16 +78,17 @@ static void a_share_is_denied_once(void **state)
 /* A request that was drawn twice would count twice among those of its priority. */
 static void a_share_is_taken_from_the_low_priority(void **state)
 {
-	const struct place places[] = {PLACES(HALF)};
+	const struct place places[] = PLACES_OF(HALF);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
 		struct weir_permits permits;
+		struct weir_decision d;
 		unsigned passed[2] = {0};
 
-		begin(places[i].limits, places[i].count);
+		begin(&places[i]);
 		for (unsigned k = 0; k < 2000; k++)
-			passed[k % 2] += ask(k % 2 ? 9 : 0, &permits);
+			passed[k % 2] += ask_once(k % 2 ? 9 : 0, &permits, &d);
 		assert_in_range(passed[0], 950, 1000);
 		assert_in_range(passed[1], 0, 50);
 		end();
@@ -135,11 +98,11 @@ static void a_share_is_taken_from_the_low_priority(void **state)
 /* At the start of its ramp a breaker lets a tenth pass. */
 static void a_ramp_lets_its_share_pass(void **state)
 {
-	const struct place places[] = {PLACES(RAMP)};
+	const struct place places[] = PLACES_OF(RAMP);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		begin(places[i].limits, places[i].count);
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
+		begin(&places[i]);
 		ask_and_report(WEIR_OUTCOME_FAILURE);
 		assert_int_equal(ask_often(10), 0);
 		now_ns += 2 * SECOND;
@@ -155,13 +118,13 @@ static void a_ramp_lets_its_share_pass(void **state)
  */
 static void a_throttle_counts_what_it_denies(void **state)
 {
-	const struct place places[] = {PLACES(THROTTLE)};
+	const struct place places[] = PLACES_OF(THROTTLE);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+	for (size_t i = 0; i < PLACES_COUNT; i++) {
 		unsigned asked = 0;
 
-		begin(places[i].limits, places[i].count);
+		begin(&places[i]);
 		for (; asked < 100; asked++)
 			ask_and_report(WEIR_OUTCOME_SUCCESS);
 		ask_often(1000 - asked);
