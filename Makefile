@@ -21,6 +21,7 @@ PYTHON = /usr/bin/python3
 
 .PHONY: set-up build deps test-deps run check test test-release fuzz bench install deb release format
 .NOTPARALLEL:
+.DEFAULT_GOAL = build
 
 set-up:
 	@packaging/set-up $(BUILD)

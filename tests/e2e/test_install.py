@@ -288,6 +288,12 @@ def options_of(build):
     return {option["name"]: option["value"] for option in json.loads(listing)}
 
 
+def test_make_alone_builds():
+    commands = subprocess.run(["make", "-n"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert commands == subprocess.run(["make", "-n", "build"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert "ninja" in commands
+
+
 @pytest.mark.parametrize("move", [["mv"], ["cp", "-a"]], ids=["moved", "copied"])
 def test_a_build_tree_that_was_moved_or_copied_is_set_up_anew_with_its_options(tmp_path, move):
     first, second = tmp_path / "first", tmp_path / "sécond tree"
