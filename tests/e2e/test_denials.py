@@ -50,6 +50,26 @@ def test_a_denial_says_when_by_which_rule_and_limit_and_until_when(serve):
     assert {d["shadow"] for d in denials(server, "?limit=spare")} == {True}
 
 
+@pytest.mark.parametrize("limit", [
+    "algorithm: token_bucket, rate: 1/h, burst: 1", "algorithm: fixed_window, rate: 1/h, align: first_request",
+    "algorithm: sliding_log, rate: 1/h", "algorithm: concurrency, max: 1", "algorithm: random, deny: 1, retry: 3s"])
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_a_denial_by_a_limit_that_the_request_names_says_until_when(serve, shared_redis, key, limit, store):
+    place = f"store: {shared_redis.url}\nstore_timeout: 10s\n" if store == "redis" else ""
+    server = serve(config=f"{place}denials: {{ key: full }}\nlimits:\n  direct: {{ {limit} }}\n")
+    with Wire(server.resp) as wire:
+        while wire.command("WEIR.ACQUIRE", "direct", key)[0]:
+            pass
+        answers = [server.get(f"/v1/acquire/direct?key={key}").json["retry_after_ms"],
+                   wire.command("WEIR.ACQUIRE", "direct", key)[3]]
+        while wire.command("CL.THROTTLE", key, 0, 1, 3600)[0] == 0:
+            pass
+    kept = [denial["retry_after_ms"] for denial in denials(server, "?limit=direct")][:2]
+    assert kept == answers[::-1]
+    assert kept[0] > 0
+    assert 3_500_000 < denials(server, "?limit=CL.THROTTLE")[0]["retry_after_ms"] <= 3_600_000
+
+
 def test_a_key_is_found_by_its_name_or_its_digest(serve):
     server = serve(config=RULES)
     for user in ("ann", "bob") * 3:

@@ -239,7 +239,9 @@ static void run_direct(const struct decision_context *context, struct plan *plan
 	struct plan_step *step = &plan->direct_step;
 
 	stage_run_alone(context, plan, decision);
-	plan->refused_step = decision->allowed ? NULL : step;
+	plan->refused_step = NULL;
+	if (!decision->allowed)
+		denial_record(plan, step, decision, decision);
 	if (counts_for_metrics(context, plan))
 		context->observe(context->owner, plan, step);
 	if (end_plan(context, plan) == PLAN_REFUND_SHADOW)
