@@ -1,5 +1,6 @@
 """Requests wait in a queue for a key of a limit other than a pacer, first come, first served."""
 
+import concurrent.futures
 import contextlib
 import fcntl
 import json
@@ -415,10 +416,57 @@ def test_a_request_that_moves_to_the_queue_of_another_key_is_admitted_there(serv
 
 def test_a_request_that_waits_by_default_waits_for_no_other_limit(server, key):
     permit = take(server, "single", key)
-    drain(server, key)
     with by_rules(server, "/alone", key) as answer:
+        drain(server, key)
         report(server, permit)
         assert not answer()["allowed"]
+
+
+SHARED_QUEUE = """
+store_timeout: 10s
+limits:
+  own: {{ algorithm: token_bucket, rate: 1/d, store: "{store}" }}
+  shared: {{ {shared} }}
+order: {order}
+rules:
+  - {{ name: first, key: [{keys[0]}], limits: [{limits[0]}] }}
+  - {{ name: second, key: [{keys[1]}], limits: [{limits[1]}] }}
+"""
+
+
+@pytest.mark.parametrize("shared", ["algorithm: concurrency, max: 1, queue: 2, max_wait: 1h",
+                                    "algorithm: fixed_window, rate: 1/10m, align: first_request"])
+@pytest.mark.parametrize("store", ["memory", "redis"])
+@pytest.mark.parametrize("limits", [("own", "shared"), ("shared", "own")])
+@pytest.mark.parametrize("order", ["all", "first"])
+def test_who_is_over_a_limit_of_its_own_does_not_take_the_queue_of_others(
+        serve, shared_redis, key, shared, store, limits, order):
+    """A request waits only if no other limit denies it for good."""
+    server = serve(config=SHARED_QUEUE.format(
+        store=shared_redis.url if store == "redis" else store, shared=shared, order=order, limits=limits,
+        keys=["site" if limit == "shared" else "user" for limit in limits]))
+    users = iter(f"{key}-{i}" for i in range(1000))
+
+    def ask(user, **more):
+        return server.post("/v1/acquire", {"attributes": {"site": key, "user": user}, "permit": True, **more}).json
+
+    greedy = next(users)
+    assert server.get(f"/v1/acquire/own?key={greedy}").json["allowed"]
+    assert ask(next(users))["allowed"]
+    has_queue = "queue" in shared
+    wait = {} if has_queue else {"wait_ms": LONG}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(ask, next(users), **wait)]
+        until_pending(server, 1)
+        for _ in range(3):
+            answer = ask(greedy, **wait)
+            assert (answer["allowed"], answer["limit"]) == (False, "own")
+            assert answer["reason"] == ("over_limit" if has_queue else "wait_too_long")
+        waiting.append(pool.submit(ask, next(users), **wait))
+        until_pending(server, 2)
+        for request in waiting:
+            server.post("/v1/reset", {"limit": "shared", "key": key})
+            assert request.result()["allowed"]
 
 
 def test_without_a_queue_only_requests_with_a_wait_wait_for_permits(server, key):

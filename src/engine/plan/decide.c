@@ -13,6 +13,7 @@
  *     PEEK, EXECUTE      otherwise: peeks at the steps, then charges them
  *     ROLL_BACK          if a step was refused: refunds the charges
  *     REFUSED            waits, to begin anew later, or is denied
+ *     PEEK_OTHERS        before it waits: finds whether another limit denies it for good
  *     EXPLAIN            finds the retry time of a denial
  *     SHADOW             runs the steps of shadow rules
  *     EXPLAIN_SHADOWED   finds the retry time of keys that they have charged
@@ -71,6 +72,21 @@ static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 		return true;
 	}
 	denial_decide(plan, reason, decision);
+	return false;
+}
+
+/*
+ * Whether a plan that is to wait first asks the limits that it has not asked yet: one of them may
+ * deny it for good. Otherwise a client that is over a limit of its own would fill the queue of a
+ * limit that it shares with others. A plan that has waited was asked before.
+ */
+static bool asks_others_first(const struct plan *plan)
+{
+	if (plan->queue_position >= WAIT_BEHIND)
+		return false;
+	for (size_t i = 0; i < plan->step_count; i++)
+		if (stage_is_unasked(&plan->steps[i]))
+			return true;
 	return false;
 }
 
@@ -177,6 +193,7 @@ static enum plan_stage next_stage(const struct decision_context *context, struct
 	case PLAN_EXPLAIN_SHADOWED:
 		return observe_and_end(context, plan);
 	case PLAN_PEEK_AWAITED:
+	case PLAN_PEEK_OTHERS:
 	case PLAN_ROLL_BACK:
 		return PLAN_REFUSED;
 	case PLAN_EXPLAIN:
@@ -204,9 +221,11 @@ static enum engine_state run_stages(const struct decision_context *context, stru
 {
 	while (plan->stage != PLAN_DONE) {
 		if (plan->stage == PLAN_REFUSED) {
-			if (wait_or_deny(plan, decision))
+			bool waits = wait_or_deny(plan, decision);
+
+			if (waits && !asks_others_first(plan))
 				return ENGINE_WAITS;
-			begin_stage(plan, refused_stage(plan, decision));
+			begin_stage(plan, waits ? PLAN_PEEK_OTHERS : refused_stage(plan, decision));
 		}
 		if (!run_stage(context, plan, decision))
 			return ENGINE_SUBMITTED;

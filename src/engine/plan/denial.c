@@ -117,20 +117,23 @@ enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *
 	return wait_refusal_reason(&step->limit->algo, position, max_wait_ns, decision);
 }
 
-/* Lets the denial name `step` in place of a step behind it in the order of the rules. */
+/*
+ * Lets the denial name `step` in place of a step behind it in the order of the rules; but not if
+ * the plan could wait for this step, and only not for the other.
+ */
 static void name_earlier_step(struct plan *plan, struct plan_step *step,
                               const struct weir_decision *step_decision,
                               struct weir_decision *decision)
 {
+	bool asks_queue = plan->respects_queue && step_decision->reason != WEIR_REASON_STORE_FAILURE;
+	enum weir_reason reason =
+	    asks_queue ? denial_reason(plan, step, step_decision) : step_decision->reason;
+
+	if (reason == WEIR_REASON_OK)
+		return;
 	plan->refused_step = step;
 	*decision = *step_decision;
-	if (!plan->respects_queue || decision->reason == WEIR_REASON_STORE_FAILURE)
-		return;
-	decision->reason = denial_reason(plan, step, decision);
-	if (decision->reason ==
-	    WEIR_REASON_OK) /* the plan could wait for this step, but not for the other */
-		decision->reason = WEIR_REASON_WAIT_TOO_LONG;
-	step->reason = decision->reason;
+	decision->reason = step->reason = reason;
 }
 
 /*

@@ -83,6 +83,7 @@ enum plan_stage {
 	                  the plan heads */
 	PLAN_PEEK_AWAITED, /* then peeks at the key that the others wait for, as it is to wait there too
 	                    */
+	PLAN_PEEK_OTHERS,  /* before it waits: peeks at the enforced steps that it has not asked yet */
 	PLAN_PEEK, /* peeks at all enforced steps in memory; with `first_refusal_decides` at all steps
 	            */
 	PLAN_EXECUTE, /* runs the operation on the enforced steps */

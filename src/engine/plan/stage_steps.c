@@ -125,6 +125,8 @@ static inline bool is_in_stage(const struct plan *plan, const struct plan_step *
 		                         (plan->first_refusal_decides && step < plan->refused_step));
 	case PLAN_PEEK_AWAITED:
 		return step == plan->refused_step;
+	case PLAN_PEEK_OTHERS:
+		return stage_is_unasked(step);
 	case PLAN_PEEK:
 		return !step->shadow && step->pass != PASS_WITHOUT_PEEK &&
 		       (!step->remote || denial_peeks_before_charge(plan, step));
@@ -214,6 +216,14 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 	case PLAN_REFUND_PERMIT:
 		permits_merge_decision(plan, step, step_decision, decision);
 		return true;
+	case PLAN_PEEK_OTHERS:
+		if (step_decision->allowed)
+			break;
+		if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK) {
+			step->refused = true;
+			return true; /* it waits for `refused_step` first, and then for this one */
+		}
+		__attribute__((fallthrough));
 	case PLAN_PEEK_WHERE_FIRST:
 	case PLAN_PEEK_AWAITED:
 		*decision = *step_decision;
