@@ -54,6 +54,8 @@ _weir()
 			return ;;
 		"ask --sni")
 			return ;;
+		"why --id")
+			return ;;
 		"why --limit")
 			return ;;
 		"why --rule")
@@ -281,7 +283,7 @@ _weir()
 		serve) words="--config --http --resp --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
 		ask) words="--attr --cost --peek --server --user --login --tls --cacert --cert --key --sni --help" ;;
-		why) words="--limit --rule --since --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
+		why) words="--id --limit --rule --since --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		key) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reset) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reload) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;

@@ -33,6 +33,7 @@ complete -c weir -n '__fish_seen_subcommand_from ask' -l key -r -F -d 'its key, 
 complete -c weir -n '__fish_seen_subcommand_from ask' -l sni -x -d 'with --tls: name in the server\'s certificate (the host of --server)'
 complete -c weir -n '__fish_seen_subcommand_from ask' -s h -l help -d 'show this'
 complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a why -d 'List the kept denials, newest first: of a key, by its name or digest, or of all keys.'
+complete -c weir -n '__fish_seen_subcommand_from why' -l id -x -d 'only the denial of this id, as its answer or the log shows it'
 complete -c weir -n '__fish_seen_subcommand_from why' -l limit -x -d 'only denials by this limit'
 complete -c weir -n '__fish_seen_subcommand_from why' -l rule -x -d 'only denials by this rule'
 complete -c weir -n '__fish_seen_subcommand_from why' -l since -x -d 'only denials since then: a span such as 1h, or a time'

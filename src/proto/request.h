@@ -144,7 +144,10 @@ struct request {
 	struct slice key;
 	uint64_t cost;
 	uint64_t wait_ns;    /* the longest wait; WEIR_ZERO for none, 0 for the limit's default */
-	struct slice permit; /* for REQUEST_REPORT and _REFUND, as the client sent it; or NULL */
+	union {
+		struct slice permit;    /* for REQUEST_REPORT and _REFUND, as the client sent it; or NULL */
+		struct slice denial_id; /* for REQUEST_DENIALS, as the client sent it; or NULL for all */
+	};
 	union {
 		uint64_t latency_ms; /* for REQUEST_REPORT; 0 if not known */
 		uint64_t until_ns;   /* for REQUEST_SHED and _FORCE: Unix time, or 0 for no end */

@@ -17,6 +17,7 @@ pytestmark = one_thread
 COMMANDS = {command["name"]: command for command in json.loads(weir("help", "--json").stdout)}
 EXAMPLES = [(name, example) for name, command in COMMANDS.items() for example in command["examples"]]
 TOKEN = {"WEIR_TOKEN": "weir_ops"}
+LOGIN = {"Authorization": "Bearer weir_ops"}
 CONFIG = """
 order: first
 limits:
@@ -54,7 +55,7 @@ def place(tmp_path_factory):
 def server(place):
     """A server that has denied the key that examples name, at both limits."""
     server = Server(config=CONFIG, directory=place)
-    login = {"Authorization": "Bearer weir_ops", "Content-Type": "application/json"}
+    login = {**LOGIN, "Content-Type": "application/json"}
     for limit, cost, status in ("login", 1, 200), ("login", 100, 429), ("relief", 1, 503):
         body = json.dumps({"limit": limit, "key": "203.0.113.9", "cost": cost})
         assert server.get("/v1/acquire", login, "POST", body).status == status
@@ -86,6 +87,8 @@ def words_of(example, place, server):
     example = example.replace("https://limits.example.com", f"http://127.0.0.1:{server.http}").replace("--duration 5s", "--duration 50ms")
     program, *words = shlex.split(example)
     assert program == "weir"
+    if "--id" in words:
+        words[words.index("--id") + 1] = server.get("/v1/denials?n=1", LOGIN).json[0]["id"]
     if words[0] == "bench":
         words += ["--warmup", "0s"] if "--duration" in words else ["--warmup", "0s", "--requests", "50"]
     return words

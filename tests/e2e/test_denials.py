@@ -82,6 +82,18 @@ def test_a_key_is_found_by_its_name_or_its_digest(serve):
     assert denials(server, "?key=nobody") == []
 
 
+def test_a_denial_is_found_by_its_id(serve):
+    server = serve(config=RULES + "denials: { per_second: 100, headers: yes }\n")
+    attributes = {"path": "/login", "user": "ann"}
+    denied = [fields["decision"] for fields in (denial_fields(server, attributes) for _ in range(5)) if fields]
+    assert len(set(denied)) == 3
+    for decision in denied:
+        assert [denial["id"] for denial in denials(server, f"?id={decision.upper()}")] == [decision]
+        assert len(denials(server, f"?id={decision}&limit=login&key=ann")) == 1
+        assert denials(server, f"?id={decision}&limit=spare") == denials(server, f"?id={decision}&key=bob") == []
+    assert denials(server, f"?id={int(denied[0], 16) ^ 1:016x}") == []
+
+
 PARTS = """
 limits: { asks: { algorithm: fixed_window, rate: 1/d }, places: { algorithm: concurrency, max: 1, lease: 1h, queue: 9, max_wait: 100ms } }
 rules:
@@ -149,7 +161,10 @@ def test_a_denial_over_resp_is_kept_and_one_of_a_limit_in_the_request(serve):
 
 @pytest.mark.parametrize("query, message", [
     ("?n=0", "expected n to be a number from 1 to 1000, found '0'"),
-    ("?what=1", "expected key, limit, rule, since or n, found 'what'"),
+    ("?what=1", "expected id, key, limit, rule, since or n, found 'what'"),
+    ("?id=9fa7418724dded0", "expected id to be the 16 hexadecimal digits of a denial's id, found '9fa7418724dded0'"),
+    ("?id=9fa7418724dded0g", "expected id to be the 16 hexadecimal digits of a denial's id, found '9fa7418724dded0g'"),
+    ("?id=", "expected id to be the 16 hexadecimal digits of a denial's id, found ''"),
     ("?since=soon", "expected since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h, found 'soon'"),
     ("?key=%zz", "expected two hex digits after every %")])
 def test_a_wrong_parameter_is_an_error(serve, query, message):

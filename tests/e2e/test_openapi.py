@@ -149,7 +149,7 @@ ANSWERS = [
     ("/auth/banned", None, [429]), ("/healthz", None, [200]), ("/readyz", None, [200]), ("/metrics", None, [200]),
     ("/v1/limits", None, [200]), ("/v1/top", None, [200]), ("/v1/top?n=0", None, [400]), ("/v1/denials", None, [200]),
     ("/v1/denials?since=1h&n=2&limit=login&rule=login-by-ip&key=192.0.2.1", None, [200]),
-    ("/v1/denials?n=0", None, [400]), ("/v1/key", {"key": "192.0.2.1"}, [200]), ("/v1/key", {}, [400]),
+    ("/v1/denials?id=9fa7418724dded0b", None, [200]), ("/v1/denials?n=0", None, [400]), ("/v1/key", {"key": "192.0.2.1"}, [200]), ("/v1/key", {}, [400]),
     ("/v1/shed", {"limit": "relief", "deny": 0.5, "until": "2096-05-01T12:00:00Z"}, [200]),
     ("/v1/shed", {"limit": "relief", "deny": 2}, [400]), ("/v1/shed", {"limit": "nowhere", "deny": 1}, [404]),
     ("/v1/breaker", {"limit": "payments", "key": "eu", "state": "open"}, [200]),

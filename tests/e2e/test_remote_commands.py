@@ -84,7 +84,23 @@ def test_why_without_a_key_lists_the_last_denials_with_their_keys(denying):
         assert done.returncode == 0 and json.loads(done.stdout) == denying.get(f"/v1/denials?n=1000&{query}").json != []
 
 
+def test_why_finds_a_denial_by_its_id(denying):
+    denial = denying.get("/v1/denials?key=ann&limit=login").json[0]
+    done = weir("why", "--id", denial["id"].upper(), *at(denying))
+    assert (done.returncode, done.stderr) == (0, "")
+    [row] = done.stdout.splitlines()[1:]
+    assert row.split()[:5] == [denial["time"], "by-user", "login", denial["key"], "over_limit"] and denial["id"] in row
+    as_json = weir("why", "ann", "--id", denial["id"], "--json", *at(denying))
+    assert as_json.returncode == 0 and json.loads(as_json.stdout) == [denial]
+    as_key = weir("why", denial["id"], *at(denying))
+    assert (as_key.returncode, as_key.stdout) == (1, "")
+    assert as_key.stderr == f"weir why: no denial of '{denial['id']}' is kept; if that is the id of a denial, use --id\n"
+    wrong = weir("why", "--id", "9fa7", *at(denying))
+    assert (wrong.returncode, wrong.stdout) == (2, "") and "expected id to be the 16 hexadecimal digits" in wrong.stderr
+
+
 @pytest.mark.parametrize("flags, message", [
+    (["--id", "0" * 16], f"no denial with the id '{'0' * 16}' is kept"),
     (["--limit", "nosuch"], "no denial by the limit 'nosuch' is kept"), (["--rule", "nosuch"], "no denial by the rule 'nosuch' is kept"),
     (["--since", "2200-01-01T00:00:00Z"], "no denial is kept since 2200-01-01T00:00:00Z"),
     (["ann", "--limit", "nosuch"], "no denial of 'ann' by the limit 'nosuch' is kept")])

@@ -15,10 +15,12 @@
 #include "client/http_client.h"
 
 #define DENIALS_MAX 1000 /* the server lists no more at once */
+#define ID_DIGITS   16
 
-enum { LIMIT, RULE, SINCE, JSON, REMOTE };
+enum { ID, LIMIT, RULE, SINCE, JSON, REMOTE };
 
 static const struct flag flags[] = {
+    [ID] = {"id", "ID", "only the denial of this id, as its answer or the log shows it", 0, NULL},
     [LIMIT] = {"limit", "NAME", "only denials by this limit", 0, NULL},
     [RULE] = {"rule", "NAME", "only denials by this rule", 0, NULL},
     [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, or a time", 0, NULL},
@@ -27,7 +29,7 @@ static const struct flag flags[] = {
 };
 
 struct why {
-	const char *key, *limit, *rule, *since; /* NULL for all */
+	const char *key, *id, *limit, *rule, *since; /* NULL for all */
 	bool is_json;
 	struct server_flags server;
 };
@@ -86,7 +88,7 @@ static void add_or_dash(struct table *table, struct slice text)
 /* Appends a row, with the key of the denial if they may have several. */
 static void add_denial(struct table *table, struct slice denial, bool has_key_column)
 {
-	enum { ID, TIME, OF_RULE, OF_LIMIT, OF_KEY, REASON, RETRY, SHADOW, ATTRIBUTES, COUNT };
+	enum { OF_ID, TIME, OF_RULE, OF_LIMIT, OF_KEY, REASON, RETRY, SHADOW, ATTRIBUTES, COUNT };
 	struct json_member members[] = {
 	    {"id", {0}},     {"time", {0}},           {"rule", {0}},   {"limit", {0}},     {"key", {0}},
 	    {"reason", {0}}, {"retry_after_ms", {0}}, {"shadow", {0}}, {"attributes", {0}}};
@@ -105,7 +107,7 @@ static void add_denial(struct table *table, struct slice denial, bool has_key_co
 		add_or_dash(table, json_value_text(members[OF_KEY].value));
 	table_add(table, json_value_text(members[REASON].value));
 	add_retry_time(table, time, json_value_u64(members[RETRY].value));
-	table_add(table, json_value_text(members[ID].value));
+	table_add(table, json_value_text(members[OF_ID].value));
 	add_attributes(table, members[ATTRIBUTES].value);
 }
 
@@ -159,15 +161,24 @@ static void add_filter(struct buffer *text, const char *before, const char *valu
 		buffer_printf(text, "%s%s%s", before, value, after);
 }
 
+/* Ids and digests of keys look alike. */
+static bool looks_like_id(const char *key)
+{
+	return strlen(key) == ID_DIGITS && strspn(key, "0123456789abcdefABCDEF") == ID_DIGITS;
+}
+
 static void report_none(const struct why *why)
 {
 	struct buffer text = {0};
 
 	add_filter(&text, " of '", why->key, "'");
+	add_filter(&text, " with the id '", why->id, "'");
 	add_filter(&text, " by the limit '", why->limit, "'");
 	add_filter(&text, " by the rule '", why->rule, "'");
 	buffer_add_text(&text, " is kept");
 	add_filter(&text, " since ", why->since, "");
+	if (!why->id && why->key && looks_like_id(why->key))
+		buffer_add_text(&text, "; if that is the id of a denial, use --id");
 	buffer_add(&text, "", 1);
 	command_fail("why", "no denial%s", text.failed ? " is kept" : text.data);
 	buffer_free(&text);
@@ -202,6 +213,7 @@ static int list_denials(const struct why *why)
 	int status;
 
 	buffer_printf(&path, "/v1/denials?n=%d", DENIALS_MAX);
+	add_parameter(&path, "id", why->id);
 	add_parameter(&path, "key", why->key);
 	add_parameter(&path, "limit", why->limit);
 	add_parameter(&path, "rule", why->rule);
@@ -227,7 +239,9 @@ static int run_why(int argc, char **argv)
 
 	arguments_begin(&arguments, &command_why, argc, argv);
 	while ((flag = arguments_next(&arguments)) >= 0) {
-		if (flag == LIMIT)
+		if (flag == ID)
+			why.id = arguments.value;
+		else if (flag == LIMIT)
 			why.limit = arguments.value;
 		else if (flag == RULE)
 			why.rule = arguments.value;
@@ -254,14 +268,15 @@ const struct command command_why = {
     .name = "why",
     .summary =
         "List the kept denials, newest first: of a key, by its name or digest, or of all keys.",
-    .uses = {"[KEY] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
+    .uses = {"[KEY] [--id ID] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
     .note =
         "Without KEY, the last denials are listed with their keys, at most 1,000. Denials by a\n"
         "limit that counts all requests together have no key: find them by --limit, and those by\n"
         "a rule with `answer: deny` by --rule. `denials: { attributes: [ip] }` in the server's\n"
-        "configuration adds the address of each denied request, in the last column.",
-    .examples = {"weir why 203.0.113.9 --since 1h", "weir why 203.0.113.9 --limit login --json",
-                 "weir why --limit relief --since 10m"},
+        "configuration adds the address of each denied request, in the last column. With\n"
+        "`denials: { headers: yes }` a denied answer over HTTP has its id in x-weir-decision.",
+    .examples = {"weir why 203.0.113.9 --since 1h", "weir why --limit relief --since 10m",
+                 "weir why --id 9fa7418724dded0b --json"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

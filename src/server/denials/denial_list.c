@@ -9,6 +9,8 @@
 #include "server/denials/denial_keeper.h"
 #include "server/requests/work_error.h"
 
+#define ID_EXPECTED "id to be the 16 hexadecimal digits of a denial's id"
+
 /* Copies a body that was rendered into the intake's memory. */
 static void set_body(struct decider *decider, struct work *work, struct buffer *body,
                      struct reply *reply)
@@ -36,17 +38,31 @@ static struct slice write_digests(const struct worker_shared *shared, struct sli
 	return (struct slice){out, n * DENIAL_DIGEST};
 }
 
+static bool is_id(struct slice text)
+{
+	size_t digits = 0;
+
+	while (digits < text.len && hex_digit(text.data[digits]) >= 0)
+		digits++;
+	return text.len == DENIAL_ID_TEXT - 1 && digits == text.len;
+}
+
 void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->full_request;
 	const struct worker_shared *shared = decider->shared;
-	struct denial_filter filter = {.key = request->key,
+	struct denial_filter filter = {.id = request->denial_id,
+	                               .key = request->key,
 	                               .limit = request->limit,
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
 	char digests[(PERMIT_SECRETS_MAX + 1) * DENIAL_DIGEST + 1];
 	struct buffer body = {0};
 
+	if (request->denial_id.data && !is_id(request->denial_id)) {
+		work_fail_name(decider, work, WEIR_EINVAL, ID_EXPECTED, request->denial_id);
+		return;
+	}
 	if (request->since.len > 0 &&
 	    !since_parse(request->since, decider->context.at.wall_ns, &filter.since_ns)) {
 		work_fail_name(decider, work, WEIR_EINVAL, SINCE_EXPECTED, request->since);

@@ -1,6 +1,6 @@
 /*
  * denial_sample.c: keeps the last denials of a sample in a ring of slots, and lists those of a key,
- * a limit or a rule.
+ * a limit or a rule, or finds one by its id.
  */
 #include "server/denials/denial_sample.h"
 
@@ -12,6 +12,8 @@
 #include "base/number.h"
 #include "base/os/os.h"
 #include "base/time/timestamp.h"
+
+#define JSON_START "{\"id\":\"" /* of each denial's object; the id follows */
 
 /* A denial that is kept. `text` has its JSON object, and then the texts that are searched. */
 struct slot {
@@ -98,7 +100,7 @@ static void add_json(struct buffer *out, const struct denial *denial, const char
 {
 	uint64_t retry_after_ms = (denial->retry_after_ns + NS_PER_MS - 1) / NS_PER_MS;
 
-	buffer_printf(out, "{\"id\":\"%s\",\"time\":\"", id);
+	buffer_printf(out, JSON_START "%s\",\"time\":\"", id);
 	timestamp_add_date(out, denial->time_ns);
 	buffer_add(out, "\"", 1);
 	add_member(out, "rule", rule_of(denial));
@@ -210,13 +212,20 @@ static bool admits_key(const struct denial_filter *filter, struct slice key, str
 	return false;
 }
 
+static bool admits_id(const struct denial_filter *filter, struct slice json)
+{
+	return filter->id.len == 0 || (slice_skip(&json, SLICE(JSON_START)) &&
+	                               slice_equal_nocase(filter->id, cut(&json, DENIAL_ID_TEXT - 1)));
+}
+
 static bool admits(const struct denial_filter *filter, const struct slot *slot)
 {
 	struct slice text = {slot->text.data, slot->text.len}, key, values, limit;
 
 	if (slot->text.failed || slot->text.len == 0 || slot->time_ns < filter->since_ns)
 		return false;
-	cut(&text, slot->json_len);
+	if (!admits_id(filter, cut(&text, slot->json_len)))
+		return false;
 	key = cut(&text, slot->key_len);
 	values = cut(&text, slot->values_len);
 	limit = cut(&text, slot->limit_len);

@@ -84,6 +84,7 @@ void denial_sample_restore(struct denial_sample *sample, const struct denial *de
 
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {
+	struct slice id;          /* of one denial, its digits in any case */
 	struct slice key;         /* the key, or a value of it, or the digest of either */
 	struct slice key_digests; /* of `key`, by each secret that may have made it */
 	struct slice limit, rule;

@@ -95,6 +95,23 @@ static void a_filter_admits_whole_names(void **state)
 	denial_sample_close(sample);
 }
 
+static void a_filter_admits_the_denial_of_an_id(void **state)
+{
+	struct denial_sample *sample = denial_sample_open(3);
+	struct denial denial = denial_of("a", "one", NOW);
+
+	(void)state;
+	denial_sample_restore(sample, &denial, "9fa7418724dded0b");
+	add(sample, denial_of("b", "one", NOW));
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.id = SLICE("9FA7418724dded0b")}), "a ");
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.id = SLICE("9fa7418724dded0c")}), "");
+	assert_string_equal(keys_listed(sample, (struct denial_filter){.id = SLICE("9fa7418724dded0")}),
+	                    "");
+	denial_sample_close(sample);
+}
+
 static void a_filter_admits_whole_digests_of_values(void **state)
 {
 	struct denial_sample *sample = denial_sample_open(10);
@@ -258,6 +275,7 @@ int main(void)
 	    cmocka_unit_test(the_last_are_kept_and_listed_newest_first),
 	    cmocka_unit_test(a_filter_admits_whole_names),
 	    cmocka_unit_test(a_filter_admits_whole_digests_of_values),
+	    cmocka_unit_test(a_filter_admits_the_denial_of_an_id),
 	    cmocka_unit_test(a_denial_is_one_json_object_whatever_its_names_are),
 	    cmocka_unit_test(a_share_admits_so_many_in_each_second),
 	    cmocka_unit_test(threads_share_a_second_exactly),
