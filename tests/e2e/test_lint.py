@@ -183,6 +183,19 @@ def test_attributes_that_no_request_has_together_are_a_warning(tmp_path, match, 
     assert lint(tmp_path, text + "attributes: [tenant, plan]\n") == (0, [])
 
 
+@pytest.mark.parametrize("match, key, missing", [
+    ("path: /api/*", "api_key", "api_key"), ("path: /api/*", "ip, user", "user"), ('user: "!*"', "user", "user"),
+    ("path: /api/*", "header.x-api-key", None), ("purpose: sms", "number", None), ("path: /api/*", "ip", None)])
+def test_a_key_that_no_proxy_sends_is_a_warning_behind_a_proxy(tmp_path, match, key, missing):
+    text = f"limits: {{ a: {LIMIT} }}\n" + RULE.format(match, key)
+    message = (f'3:5: warning: expected a key of attributes that a proxy sends, found "{missing}" in rule "rule-1": all requests '
+               f'at /auth share one count. A header is `header.NAME`; if callers send "{missing}", list it in `attributes`')
+    proxy = "trusted_proxies: [127.0.0.1]\n"
+    assert lint(tmp_path, text + proxy) == (0, [message] if missing else [])
+    for silent in ("", proxy + "auth: no\n", proxy + "attributes: [api_key, user, purpose, number]\n"):
+        assert lint(tmp_path, text + silent) == (0, [])
+
+
 def test_a_limit_that_no_rule_uses_is_a_warning_if_there_are_rules(tmp_path):
     limits = f"limits:\n  a: {LIMIT}\n  b: {LIMIT}\n"
     assert lint(tmp_path, limits) == (0, [])

@@ -368,6 +368,30 @@ static void warn_of_separate_attributes(const struct warnings *warnings,
 		        forwarded, missing, rule->name, missing);
 }
 
+/*
+ * Warns if a proxy asks at /auth by a rule that counts by an attribute which no request there has:
+ * all visitors share one count.
+ */
+static void warn_of_shared_count(const struct warnings *warnings, const struct rules_rule *rule)
+{
+	const struct weir_config *config = warnings->config;
+	bool is_for_proxies = config->trusted_proxy_count > 0 && config->auth != RULES_AUTH_NO;
+	const char *missing = NULL;
+
+	if (!is_for_proxies || rule->limit_count == 0 || find_forwarded(rule) ||
+	    !may_apply_at_auth(rule))
+		return;
+	for (size_t i = 0; i < rule->key_count && !missing; i++)
+		if (!is_known_at_auth(rule->key[i]) && !is_listed(config, rule->key[i]))
+			missing = rule->key[i];
+	if (missing)
+		warn_at(warnings, (struct position){rule->file, rule->line, rule->column},
+		        "expected a key of attributes that a proxy sends, found \"%s\" in rule \"%s\": all "
+		        "requests at /auth share one count. A header is `header.NAME`; if callers send "
+		        "\"%s\", list it in `attributes`",
+		        missing, rule->name, missing);
+}
+
 void config_warnings_check(const struct weir_config *config, const weir_engine *engine,
                            const struct tls_context *tls, const struct settings_plan *plan,
                            config_warning_callback *report, void *context)
@@ -381,6 +405,8 @@ void config_warnings_check(const struct weir_config *config, const weir_engine *
 		warn_of_missing_reports(&warnings, &config->rules[i], engine);
 	for (size_t i = 0; i < config->rule_count; i++)
 		warn_of_separate_attributes(&warnings, &config->rules[i]);
+	for (size_t i = 0; i < config->rule_count; i++)
+		warn_of_shared_count(&warnings, &config->rules[i]);
 	if (tls)
 		warn_of_tls(&warnings, tls);
 	warn_of_access(&warnings);
