@@ -437,20 +437,18 @@ static inline bool algo_is_local(const struct algo_limit *limit)
 	return limit->algorithm->draws || limit->algorithm->judges;
 }
 
-/** The quota of a decision, as users see it. */
-static inline uint64_t algo_shown_quota(const struct algo_limit *limit,
-                                        const struct algo_decision *decision)
+/** The quota of a decision and what remains of it, as users see them. */
+static inline void algo_show_quota(const struct algo_limit *limit,
+                                   const struct algo_decision *decision, uint64_t *quota,
+                                   uint64_t *remaining)
 {
+	*quota = limit->quota;
+	*remaining = decision->remaining;
 	if (__builtin_expect(limit->quota_kind == ALGO_QUOTA_FIXED, 1))
-		return limit->quota;
-	return limit->quota_kind == ALGO_QUOTA_DECIDED ? decision->quota : 0;
-}
-
-/** What remains of the quota, as users see it. */
-static inline uint64_t algo_shown_remaining(const struct algo_limit *limit,
-                                            const struct algo_decision *decision)
-{
-	return __builtin_expect(limit->quota_kind == ALGO_QUOTA_NONE, 0) ? 0 : decision->remaining;
+		return;
+	*quota = limit->quota_kind == ALGO_QUOTA_DECIDED ? decision->quota : 0;
+	if (limit->quota_kind == ALGO_QUOTA_NONE)
+		*remaining = 0;
 }
 
 /** The limit to decide by: `limit`, or the last of its successors. */

@@ -111,8 +111,7 @@ static inline void limit_fill_decision(const struct weir_limit *limit,
 	decision->allowed = outcome->allowed;
 	decision->paced = algo->paced;
 	decision->reason = outcome->reason;
-	decision->quota = algo_shown_quota(algo, outcome);
-	decision->remaining = algo_shown_remaining(algo, outcome);
+	algo_show_quota(algo, outcome, &decision->quota, &decision->remaining);
 	decision->retry_after_ns = outcome->retry_after_ns;
 	decision->reset_after_ns = outcome->reset_after_ns;
 	decision->window_ns = algo->window_ns;

@@ -32,12 +32,11 @@ void compare_outcomes(struct run *run, const struct algo_limit *limit,
 {
 	struct weir_decision decision = {.allowed = found->allowed,
 	                                 .reason = found->reason,
-	                                 .quota = algo_shown_quota(limit, found),
-	                                 .remaining = algo_shown_remaining(limit, found),
 	                                 .retry_after_ns = found->retry_after_ns,
 	                                 .reset_after_ns = found->reset_after_ns,
 	                                 .wait_ns = found->wait_ns};
 
+	algo_show_quota(limit, found, &decision.quota, &decision.remaining);
 	compare_decisions(run, &decision, &step->decision);
 }
 

@@ -186,6 +186,23 @@ static bool continues_after_refusal(const struct plan *plan, size_t i)
 	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused_step - plan->steps));
 }
 
+/*
+ * Applies the decision of another step to a plan that is to wait for `refused_step`. Returns false
+ * if it can't wait for this step, too. In a function of its own, so that apply_result is inlined.
+ */
+__attribute__((noinline, cold)) static bool
+can_still_wait(const struct plan *plan, struct plan_step *step,
+               const struct weir_decision *step_decision, struct weir_decision *decision)
+{
+	if (step_decision->allowed)
+		return true;
+	step->refused = true;
+	if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK)
+		return true;
+	*decision = *step_decision;
+	return false;
+}
+
 /* Applies a step's decision to the plan. Returns false if the step refuses the plan. */
 static bool apply_result(struct plan *plan, struct plan_step *step,
                          struct weir_decision *step_decision, struct weir_decision *decision)
@@ -217,13 +234,7 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 		permits_merge_decision(plan, step, step_decision, decision);
 		return true;
 	case PLAN_PEEK_OTHERS:
-		if (step_decision->allowed)
-			break;
-		if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK) {
-			step->refused = true;
-			return true; /* it waits for `refused_step` first, and then for this one */
-		}
-		__attribute__((fallthrough));
+		return can_still_wait(plan, step, step_decision, decision);
 	case PLAN_PEEK_WHERE_FIRST:
 	case PLAN_PEEK_AWAITED:
 		*decision = *step_decision;
