@@ -333,11 +333,12 @@ def uneven(draw):
 
 @world
 def mixed(draw):
-    """One server; some of its limits count at Redis, and may move when it reloads."""
-    configs = draw_configs(draw, REMOTE, draw.choice([1, 1, 2]), True, limits=(2, 3))
+    """One server; some of its limits count at Redis, and may move when it reloads. Others never count there."""
+    names = [*REMOTE, *LEARNING] if draw.often(0.4) else REMOTE
+    configs = draw_configs(draw, names, draw.choice([1, 1, 2]), True, limits=(2, 3))
     for config in configs:
         for limit in config["limits"].values():
-            if draw.often(0.5):
+            if draw.often(0.5) and algorithms.of(limit).remote:
                 limit["store"] = "memory"
     ops = Ops(draw, configs, ["k"], 1, waits=0.05).draw_some(WEIGHTS, draw.choice([4, 8, 15]))
     return {"store": "redis", "settings": settings(draw), "start": start(draw), "servers": [{}],
