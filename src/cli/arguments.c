@@ -52,6 +52,14 @@ static const char *find_similar_flag(const struct command *command, const char *
 	return NULL;
 }
 
+/* Whether the command takes arguments that are no options, such as a key. */
+static bool takes_arguments(const struct command *command)
+{
+	const char *use = command->uses[0];
+
+	return use && *use != '-' && strncmp(use, "[-", 2) != 0;
+}
+
 /* Reports an unexpected argument, without its secrets. Returns the exit status. */
 int arguments_refuse(const struct command *command, const char *argument)
 {
@@ -63,8 +71,11 @@ int arguments_refuse(const struct command *command, const char *argument)
 	if (similar)
 		return command_fail(command->name, "expected an option, found '%s': did you mean --%s?",
 		                    found, similar);
-	return command_fail(command->name, "expected an option, found '%s'; see weir %s --help", found,
-	                    command->name);
+	return command_fail(command->name, "expected an option, found '%s'; see weir %s --help%s",
+	                    found, command->name,
+	                    argument[0] == '-' && takes_arguments(command)
+	                        ? ", and write -- before an argument that begins with -"
+	                        : "");
 }
 
 /* Prints why getopt refused a flag. Returns the exit status. */

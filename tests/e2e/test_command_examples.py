@@ -33,7 +33,7 @@ FILES = {"/var/lib/weir/state": "state", "/run/weir/http.sock": "http.sock"}
 OUTPUTS = {  # what the examples of a command print, among other lines
     "lint": r"^weir\.yaml: ok$", "ask": r"\A(login 203\.0\.113\.9|path=/login ip=203\.0\.113\.9): allowed ",
     "why": r'\ATIME +RULE .*\n.* (login|relief) .*(over_limit|shed) |\A\[\{"id":.*"limit":"(login|relief)"', "key": r"\A[0-9a-f]{16}\n\Z",
-    "reset": r"\Alogin 203\.0\.113\.9: no use is kept now, 100 of 100 left\n\Z", "reload": r"\Areloaded\n\Z",
+    "reset": r"\Alogin (203\.0\.113\.9|2001:db8:1:2::/64): no use is kept now, 100 of 100 left\n\Z", "reload": r"\Areloaded\n\Z",
     "status": r'^state +ready$|"ready":true', "top": r'\Aweir \d\S+, ready: |\A\{"status":\{',
     "simulate": r"\A(.*, )?access\.log: 60 requests, [^\0]*^(login|api|suggested) +60 +0 ", "bench": r"^requests +[1-9]\d* answered ",
     "store": r"state: ok(, capacity 2000000)?$", "passwd": r"\A\S+\n[0-9a-f]{64}\n\Z"}

@@ -19,6 +19,7 @@ limits:
 rules:
   - { name: by-user, match: { path: /login }, key: [user], limits: [login] }
   - { name: trial, match: { path: /login }, key: [user], limits: [spare], mode: shadow }
+  - { name: banned, match: { user: mallory }, answer: deny }
 denials: { per_second: 1000 }
 """
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -60,7 +61,7 @@ def test_why_finds_a_key_by_name_or_digest_and_by_limit_and_time(denying):
     assert by_name.stdout.endswith("]\n")
     assert weir("why", digest, "--limit", "login", "--json", *at(denying)).stdout == by_name.stdout
     assert weir("why", "ann", "--since", "1h", "--limit", "login", "--json", *at(denying)).stdout == by_name.stdout
-    for flags in (["--since", "2200-01-01T00:00:00Z"], ["--limit", "nosuch"]):
+    for flags in (["--since", "2200-01-01T00:00:00Z"], ["--limit", "relief"]):
         done = weir("why", "ann", *flags, *at(denying))
         assert (done.returncode, done.stdout) == (1, "")
         assert "no denial of 'ann'" in done.stderr
@@ -94,22 +95,44 @@ def test_why_finds_a_denial_by_its_id(denying):
     assert as_json.returncode == 0 and json.loads(as_json.stdout) == [denial]
     as_key = weir("why", denial["id"], *at(denying))
     assert (as_key.returncode, as_key.stdout) == (1, "")
-    assert as_key.stderr == f"weir why: no denial of '{denial['id']}' is kept; if that is the id of a denial, use --id\n"
+    assert as_key.stderr.startswith(f"weir why: no denial of '{denial['id']}' is kept; if that is the id of a denial, use --id; the server keeps 8")
     wrong = weir("why", "--id", "9fa7", *at(denying))
     assert (wrong.returncode, wrong.stdout) == (2, "") and "expected id to be the 16 hexadecimal digits" in wrong.stderr
 
 
 @pytest.mark.parametrize("flags, message", [
     (["--id", "0" * 16], f"no denial with the id '{'0' * 16}' is kept"),
-    (["--limit", "nosuch"], "no denial by the limit 'nosuch' is kept"), (["--rule", "nosuch"], "no denial by the rule 'nosuch' is kept"),
+    (["--limit", "relief"], "no denial by the limit 'relief' is kept"), (["--rule", "banned"], "no denial by the rule 'banned' is kept"),
+    (["--limit", "CL.THROTTLE"], "no denial by the limit 'CL.THROTTLE' is kept"),
     (["--since", "2200-01-01T00:00:00Z"], "no denial is kept since 2200-01-01T00:00:00Z"),
-    (["ann", "--limit", "nosuch"], "no denial of 'ann' by the limit 'nosuch' is kept")])
-def test_why_says_of_what_there_is_no_denial(denying, flags, message):
+    (["bob", "--limit", "login"], "no denial of 'bob' by the limit 'login' is kept")])
+def test_why_says_of_what_there_is_no_denial_and_how_far_back_the_list_goes(denying, flags, message):
     done = weir("why", *flags, *at(denying))
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"weir why: {message}\n")
+    oldest = denying.get("/v1/denials?n=1000").json[-1]["time"]
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"weir why: {message}; the server keeps 8 denials, the oldest of {oldest}\n"
 
 
-def test_a_denial_without_a_key_is_found_by_its_limit_and_has_the_address(tmp_path):
+def test_why_says_how_many_denials_were_left_out(serve):
+    server = serve(config=RULES.replace("per_second: 1000", "per_second: 1, keep: 1"))
+    assert weir("why", "ann", *at(server)).stderr == "weir why: no denial of 'ann' is kept; the server keeps 0 denials\n"
+    for _ in range(6):
+        server.post("/v1/acquire", {"attributes": {"path": "/login", "user": "ann"}})
+    left_out = server.get("/v1/status").json["denials"]["left_out"]
+    done = weir("why", "bob", *at(server))
+    assert left_out > 0 and re.search(rf"keeps 1 denials, the oldest of {TIME}, and has left out {left_out}\n", done.stderr), done
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--limit", "lgoin"], "limit, found 'lgoin': did you mean 'login'?"), (["--limit", "nosuch"], "limit, found 'nosuch'"),
+    (["ann", "--rule", "by_user"], "rule, found 'by_user': did you mean 'by-user'?"), (["--rule", "baned"], "rule, found 'baned': did you mean 'banned'?"),
+    (["--rule", "login", "--json"], "rule, found 'login'")])
+def test_why_names_a_limit_or_rule_that_the_server_does_not_have(denying, flags, message):
+    done = weir("why", *flags, *at(denying))
+    assert (done.returncode, done.stderr) == (2, f"weir why: expected the name of a {message}\n")
+
+
+def test_a_denial_without_a_key_is_found_by_its_limit_and_by_the_address_if_that_is_kept(tmp_path):
     server = Server(config="""
 limits: { relief: { algorithm: random, deny: 1 } }
 rules: [ { name: all, limits: [relief] } ]
@@ -119,7 +142,39 @@ denials: { attributes: [ip] }
     [row] = weir("why", "--limit", "relief", *at(server)).stdout.splitlines()[1:]
     assert row.split()[1:5] == ["all", "relief", "-", "shed"] and row.split()[-1] == "ip=203.0.113.9"
     assert server.get("/v1/denials").json[0]["key"] == ""
+    [row] = weir("why", "203.0.113.9", *at(server)).stdout.splitlines()[1:]
+    assert row.split()[1:4] == ["all", "relief", "shed"] and row.split()[-1] == "ip=203.0.113.9"
+    assert weir("why", "203.0.113", *at(server)).returncode == 1
     assert server.stop() == 0
+
+
+def test_a_denial_by_another_key_is_found_by_a_kept_address_or_header(serve):
+    server = serve(config="""
+limits: { tokens: { algorithm: fixed_window, rate: 1/h, align: first_request } }
+rules: [ { name: by-token, match: { cookie.session: "*" }, key: [header.x-api-key], limits: [tokens] } ]
+denials: { attributes: [path, ip, cookie.session], key: full }
+""")
+    for _ in range(2):
+        server.post("/v1/acquire", {"attributes": {"ip": "203.0.113.9", "path": '/"x"\\', "header.x-api-key": "k", "cookie.session": "s3cret"}})
+    [denial] = server.get("/v1/denials").json
+    for key in ("203.0.113.9", '/"x"\\', "k", "s3cret", denial["attributes"]["cookie.session"]):
+        assert json.loads(weir("why", key, "--json", *at(server)).stdout) == [denial], key
+    for key in ("203.0.113", "ip", "path", "s3cre"):
+        assert weir("why", key, *at(server)).returncode == 1
+
+
+def test_why_shows_the_key_that_counts_if_it_is_not_the_one_asked_for(serve):
+    server = serve(config="""
+limits: { login: { algorithm: fixed_window, rate: 1/h, align: first_request } }
+rules: [ { name: by-ip, key: [ip], limits: [login] } ]
+denials: { key: full }
+""")
+    for address in ("2001:db8:1:2::7", "192.0.2.7"):
+        for _ in range(2):
+            server.post("/v1/acquire", {"attributes": {"ip": address}})
+    assert weir("why", "192.0.2.7", *at(server)).stdout.splitlines()[1].split()[1:4] == ["by-ip", "login", "over_limit"]
+    shown = weir("why", "2001:db8:1:2::7", *at(server)).stdout.splitlines()[1].split()
+    assert shown[1:5] == ["by-ip", "login", "2001:db8:1:2::/64", "over_limit"]
 
 
 def test_a_key_of_any_bytes_is_found(denying):
@@ -132,6 +187,7 @@ def test_a_key_of_any_bytes_is_found(denying):
 
 @pytest.mark.parametrize("words, message", [
     (["why", "a", "b"], "expected one KEY at most, found 2 arguments"),
+    (["why", "-5"], "expected an option, found '-5'; see weir why --help, and write -- before an argument that begins with -"),
     (["why", ""], "expected KEY, found an empty one"), (["key"], "expected KEY, found 0 arguments"),
     (["reset", "login"], "expected LIMIT KEY, found 1 arguments"),
     (["why", "k", "--since", "soon"],

@@ -54,7 +54,11 @@ const struct command command_reset = {
     .name = "reset",
     .summary = "Make a limit of a server forget what a key has used.",
     .uses = {"LIMIT KEY " SERVER_USE},
-    .examples = {"weir reset login 203.0.113.9"},
+    .note = "KEY is the name of the key that counts. A rule counts the network of an IPv6\n"
+            "address: give 2001:db8:1:2::/64 for 2001:db8:1:2::7. To reset a key of several\n"
+            "attributes, send those of a request over HTTP: POST /v1/reset with\n"
+            "{\"attributes\":{\"user\":\"ann\",\"ip\":\"192.0.2.7\"}}.",
+    .examples = {"weir reset login 203.0.113.9", "weir reset login 2001:db8:1:2::/64"},
     .exits = "0, 1 if the server refuses it to the user, 2 on an error",
     COMMAND_FLAGS(flags),
     .variables = {CREDENTIALS_VARIABLES},

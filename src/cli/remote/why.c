@@ -11,11 +11,12 @@
 #include "cli/command.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
+#include "cli/remote/no_denial.h"
 #include "cli/remote/table.h"
 #include "client/http_client.h"
 
 #define DENIALS_MAX 1000 /* the server lists no more at once */
-#define ID_DIGITS   16
+#define DIGEST_LEN  16
 
 enum { ID, LIMIT, RULE, SINCE, JSON, REMOTE };
 
@@ -29,7 +30,7 @@ static const struct flag flags[] = {
 };
 
 struct why {
-	const char *key, *id, *limit, *rule, *since; /* NULL for all */
+	struct denial_filters filters;
 	bool is_json;
 	struct server_flags server;
 };
@@ -154,34 +155,42 @@ static void print_table(struct slice body, bool has_key_column)
 	buffer_free(&text);
 }
 
-static void add_filter(struct buffer *text, const char *before, const char *value,
-                       const char *after)
+/* Whether the text is a digest of 16 hexadecimal digits in quotes. */
+static bool is_quoted_digest(struct slice text)
 {
-	if (value)
-		buffer_printf(text, "%s%s%s", before, value, after);
+	if (text.len != DIGEST_LEN + 2)
+		return false;
+	for (size_t i = 1; i <= DIGEST_LEN; i++)
+		if (!text.data[i] || !strchr("0123456789abcdef", text.data[i]))
+			return false;
+	return true;
 }
 
-/* Ids and digests of keys look alike. */
-static bool looks_like_id(const char *key)
+/*
+ * Whether a denial has another key than KEY, by a name rather than a digest: KEY may be a value of
+ * its key, an address in the network of its key, or a value of an attribute. `weir reset` needs the
+ * name of the key.
+ */
+static bool has_other_key(struct slice body, const char *key)
 {
-	return strlen(key) == ID_DIGITS && strspn(key, "0123456789abcdefABCDEF") == ID_DIGITS;
-}
+	struct buffer quoted = {0};
+	struct json list;
+	struct slice denial;
+	bool found = false;
 
-static void report_none(const struct why *why)
-{
-	struct buffer text = {0};
+	buffer_add_json_string(&quoted, slice_of(key));
+	json_list_open(&list, body);
+	while (!found && json_list_next(&list, &denial)) {
+		struct json_member member = {"key", {0}};
+		struct slice value;
 
-	add_filter(&text, " of '", why->key, "'");
-	add_filter(&text, " with the id '", why->id, "'");
-	add_filter(&text, " by the limit '", why->limit, "'");
-	add_filter(&text, " by the rule '", why->rule, "'");
-	buffer_add_text(&text, " is kept");
-	add_filter(&text, " since ", why->since, "");
-	if (!why->id && why->key && looks_like_id(why->key))
-		buffer_add_text(&text, "; if that is the id of a denial, use --id");
-	buffer_add(&text, "", 1);
-	command_fail("why", "no denial%s", text.failed ? " is kept" : text.data);
-	buffer_free(&text);
+		json_members_read(denial, &member, 1);
+		value = member.value;
+		found = value.len > 2 && !is_quoted_digest(value) &&
+		        !slice_equal(value, (struct slice){quoted.data, quoted.len});
+	}
+	buffer_free(&quoted);
+	return found;
 }
 
 /* Prints the list. Returns the exit status. */
@@ -197,10 +206,8 @@ static int print_denials(const struct why *why, struct slice body)
 	if (why->is_json)
 		json_print(stdout, body);
 	else if (count > 0)
-		print_table(body, !why->key);
-	else
-		report_none(why);
-	return count > 0 ? 0 : 1;
+		print_table(body, !why->filters.key || has_other_key(body, why->filters.key));
+	return count > 0 ? 0 : no_denial_report(&why->filters, &why->server, why->is_json);
 }
 
 /* Asks the server. Returns the exit status. */
@@ -213,11 +220,11 @@ static int list_denials(const struct why *why)
 	int status;
 
 	buffer_printf(&path, "/v1/denials?n=%d", DENIALS_MAX);
-	add_parameter(&path, "id", why->id);
-	add_parameter(&path, "key", why->key);
-	add_parameter(&path, "limit", why->limit);
-	add_parameter(&path, "rule", why->rule);
-	add_parameter(&path, "since", why->since);
+	add_parameter(&path, "id", why->filters.id);
+	add_parameter(&path, "key", why->filters.key);
+	add_parameter(&path, "limit", why->filters.limit);
+	add_parameter(&path, "rule", why->filters.rule);
+	add_parameter(&path, "since", why->filters.since);
 	buffer_add(&path, "", 1);
 	if (path.failed)
 		return command_fail("why", "out of memory");
@@ -240,13 +247,13 @@ static int run_why(int argc, char **argv)
 	arguments_begin(&arguments, &command_why, argc, argv);
 	while ((flag = arguments_next(&arguments)) >= 0) {
 		if (flag == ID)
-			why.id = arguments.value;
+			why.filters.id = arguments.value;
 		else if (flag == LIMIT)
-			why.limit = arguments.value;
+			why.filters.limit = arguments.value;
 		else if (flag == RULE)
-			why.rule = arguments.value;
+			why.filters.rule = arguments.value;
 		else if (flag == SINCE)
-			why.since = arguments.value;
+			why.filters.since = arguments.value;
 		else if (flag == JSON)
 			why.is_json = true;
 		else
@@ -254,8 +261,8 @@ static int run_why(int argc, char **argv)
 	}
 	if (argc - optind > 1)
 		return command_fail("why", "expected one KEY at most, found %d arguments", argc - optind);
-	why.key = argv[optind]; /* NULL behind the last argument */
-	if (why.key && !*why.key)
+	why.filters.key = argv[optind]; /* NULL behind the last argument */
+	if (why.filters.key && !*why.filters.key)
 		return command_fail("why", "expected KEY, found an empty one");
 	status = server_flags_open(&why.server, SERVER_HTTP, &error) == WEIR_OK
 	             ? list_denials(&why)
@@ -270,11 +277,13 @@ const struct command command_why = {
         "List the kept denials, newest first: of a key, by its name or digest, or of all keys.",
     .uses = {"[KEY] [--id ID] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
     .note =
-        "Without KEY, the last denials are listed with their keys, at most 1,000. Denials by a\n"
-        "limit that counts all requests together have no key: find them by --limit, and those by\n"
-        "a rule with `answer: deny` by --rule. `denials: { attributes: [ip] }` in the server's\n"
-        "configuration adds the address of each denied request, in the last column. With\n"
-        "`denials: { headers: yes }` a denied answer over HTTP has its id in x-weir-decision.",
+        "Without KEY, the last denials are listed with their keys, at most 1,000. A denial is\n"
+        "found by its key, by each value of which the key is made, and by each value in the last\n"
+        "column. `denials: { attributes: [ip] }` in the server's configuration adds the address\n"
+        "of each denied request there. Without it, find denials by a limit without a key, or by\n"
+        "a rule with another key, such as a header, by --limit or --rule. Write -- before a KEY\n"
+        "that begins with -. With `denials: { headers: yes }` a denied answer over HTTP has its\n"
+        "id in x-weir-decision.",
     .examples = {"weir why 203.0.113.9 --since 1h", "weir why --limit relief --since 10m",
                  "weir why --id 9fa7418724dded0b --json"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",

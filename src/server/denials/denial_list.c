@@ -57,7 +57,7 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
 	char digests[(PERMIT_SECRETS_MAX + 1) * DENIAL_DIGEST + 1];
-	struct buffer body = {0};
+	struct buffer body = {0}, escaped_key = {0};
 
 	if (request->denial_id.data && !is_id(request->denial_id)) {
 		work_fail_name(decider, work, WEIR_EINVAL, ID_EXPECTED, request->denial_id);
@@ -69,7 +69,11 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 		return;
 	}
 	filter.key_digests = write_digests(shared, request->key, digests);
+	buffer_add_json(&escaped_key, request->key);
+	filter.escaped_key = (struct slice){escaped_key.data, escaped_key.len};
 	denial_sample_list(shared->denials, &filter, &body);
+	body.failed |= escaped_key.failed;
+	buffer_free(&escaped_key);
 	set_body(decider, work, &body, reply);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/number.h"
 #include "base/os/os.h"
+#include "base/text/json.h"
 #include "base/time/timestamp.h"
 
 #define JSON_START "{\"id\":\"" /* of each denial's object; the id follows */
@@ -20,6 +21,7 @@ struct slot {
 	uint64_t time_ns;
 	struct buffer text;
 	size_t json_len, key_len, values_len, limit_len;
+	size_t attributes_len; /* of the object before the last brace of the JSON; 0 for none */
 };
 
 /*
@@ -136,9 +138,11 @@ static struct slot *fill_next_slot(struct denial_sample *sample, const struct de
 
 	buffer_free(&slot->text);
 	add_json(&slot->text, denial, id, denial->attributes);
+	slot->attributes_len = denial->attributes.len;
 	if (slot->text.len > DENIAL_TEXT_MAX) {
 		buffer_free(&slot->text);
 		add_json(&slot->text, denial, id, none);
+		slot->attributes_len = 0;
 	}
 	slot->time_ns = denial->time_ns;
 	slot->json_len = slot->text.len;
@@ -195,20 +199,48 @@ static bool has_digest(struct slice values, struct slice digest)
 	return false;
 }
 
-static bool is_of_key(struct slice wanted, struct slice key, struct slice values)
+/*
+ * Whether an attribute has that value. Both are escaped as buffer_add_json does it, so that equal
+ * values have equal texts. Few attributes contain the text at all, and only those are read.
+ */
+static bool has_attribute(struct slice attributes, struct slice value)
 {
-	return slice_equal(wanted, key) || has_digest(values, wanted);
+	struct json json = json_of(attributes);
+	struct slice name, text;
+
+	if (value.len == 0 || !memmem(attributes.data, attributes.len, value.data, value.len) ||
+	    !json_open(&json, '{'))
+		return false;
+	while (json_more(&json, '}') && json_name(&json, &name) && json_text(&json, &text))
+		if (slice_equal(text, value))
+			return true;
+	return false;
 }
 
-static bool admits_key(const struct denial_filter *filter, struct slice key, struct slice values)
+/* The texts of a slot that a filter compares. */
+struct searched {
+	struct slice key, values, limit, rule, attributes;
+};
+
+/* `escaped` is `wanted` as it stands in JSON. */
+static bool is_of_key(struct slice wanted, struct slice escaped, const struct searched *texts)
+{
+	return slice_equal(wanted, texts->key) || has_digest(texts->values, wanted) ||
+	       has_attribute(texts->attributes, escaped);
+}
+
+static bool admits_key(const struct denial_filter *filter, const struct searched *texts)
 {
 	struct slice digests = filter->key_digests;
 
-	if (filter->key.len == 0 || is_of_key(filter->key, key, values))
+	if (filter->key.len == 0 || is_of_key(filter->key, filter->escaped_key, texts))
 		return true;
-	while (digests.len >= DENIAL_DIGEST)
-		if (is_of_key(cut(&digests, DENIAL_DIGEST), key, values))
+	while (digests.len >= DENIAL_DIGEST) {
+		struct slice digest = cut(&digests, DENIAL_DIGEST);
+
+		if (is_of_key(digest, digest, texts))
 			return true;
+	}
 	return false;
 }
 
@@ -220,18 +252,23 @@ static bool admits_id(const struct denial_filter *filter, struct slice json)
 
 static bool admits(const struct denial_filter *filter, const struct slot *slot)
 {
-	struct slice text = {slot->text.data, slot->text.len}, key, values, limit;
+	struct slice text = {slot->text.data, slot->text.len}, json;
+	struct searched texts;
 
 	if (slot->text.failed || slot->text.len == 0 || slot->time_ns < filter->since_ns)
 		return false;
-	if (!admits_id(filter, cut(&text, slot->json_len)))
+	json = cut(&text, slot->json_len);
+	if (!admits_id(filter, json))
 		return false;
-	key = cut(&text, slot->key_len);
-	values = cut(&text, slot->values_len);
-	limit = cut(&text, slot->limit_len);
-	return admits_key(filter, key, values) &&
-	       (filter->limit.len == 0 || slice_equal(filter->limit, limit)) &&
-	       (filter->rule.len == 0 || slice_equal(filter->rule, text));
+	texts.attributes =
+	    (struct slice){json.data + json.len - 1 - slot->attributes_len, slot->attributes_len};
+	texts.key = cut(&text, slot->key_len);
+	texts.values = cut(&text, slot->values_len);
+	texts.limit = cut(&text, slot->limit_len);
+	texts.rule = text;
+	return admits_key(filter, &texts) &&
+	       (filter->limit.len == 0 || slice_equal(filter->limit, texts.limit)) &&
+	       (filter->rule.len == 0 || slice_equal(filter->rule, texts.rule));
 }
 
 static uint64_t count_kept(const struct denial_sample *sample)
@@ -299,12 +336,13 @@ void denial_sample_list(struct denial_sample *sample, const struct denial_filter
 	buffer_add(out, "]", 1);
 }
 
-size_t denial_sample_count(struct denial_sample *sample)
+size_t denial_sample_count(struct denial_sample *sample, uint64_t *oldest_ns)
 {
 	size_t n;
 
 	lock_sample(sample);
 	n = count_kept(sample);
+	*oldest_ns = sample->slots[(sample->next - n) % sample->slot_count].time_ns;
 	unlock_sample(sample);
 	return n;
 }

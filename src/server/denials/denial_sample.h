@@ -85,7 +85,8 @@ void denial_sample_restore(struct denial_sample *sample, const struct denial *de
 /* Which denials to list. Empty texts and 0 mean all. */
 struct denial_filter {
 	struct slice id;          /* of one denial, its digits in any case */
-	struct slice key;         /* the key, or a value of it, or the digest of either */
+	struct slice key;         /* the key, or a value of it or of an attribute, or their digest */
+	struct slice escaped_key; /* `key` as it stands in JSON */
 	struct slice key_digests; /* of `key`, by each secret that may have made it */
 	struct slice limit, rule;
 	uint64_t since_ns; /* Unix */
@@ -101,7 +102,7 @@ void denial_sample_list(struct denial_sample *sample, const struct denial_filter
 
 /** How many the sample can keep; 0 without one. */
 size_t denial_sample_capacity(const struct denial_sample *sample);
-/** How many are kept now. */
-size_t denial_sample_count(struct denial_sample *sample);
+/** How many are kept now, and when the oldest of them was (Unix; 0 for none). */
+size_t denial_sample_count(struct denial_sample *sample, uint64_t *oldest_ns);
 
 #endif

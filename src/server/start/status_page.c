@@ -244,11 +244,20 @@ static void add_usage(struct decider *decider, struct buffer *out)
 
 static void add_denials(const struct worker_shared *shared, struct buffer *out)
 {
-	uint64_t kept = shared->denials ? denial_sample_count(shared->denials) : 0;
+	uint64_t oldest_ns = 0;
+	uint64_t kept = shared->denials ? denial_sample_count(shared->denials, &oldest_ns) : 0;
 
-	buffer_printf(out, ",\"denials\":{\"kept\":%llu,\"left_out\":%llu}", (unsigned long long)kept,
-	              (unsigned long long)metrics_loop_sum(
-	                  shared->metrics, offsetof(struct metrics_loop, denials_left_out)));
+	buffer_printf(
+	    out, ",\"denials\":{\"kept\":%llu,\"left_out\":%llu,\"oldest\":", (unsigned long long)kept,
+	    (unsigned long long)metrics_loop_sum(shared->metrics,
+	                                         offsetof(struct metrics_loop, denials_left_out)));
+	if (kept > 0) {
+		buffer_add(out, "\"", 1);
+		timestamp_add_date(out, oldest_ns);
+		buffer_add_text(out, "\"}");
+	} else {
+		buffer_add_text(out, "null}");
+	}
 }
 
 int status_page_render(struct decider *decider, struct buffer *out)

@@ -57,12 +57,16 @@ static void the_last_are_kept_and_listed_newest_first(void **state)
 {
 	static const char *const keys[] = {"a", "b", "c", "d", "e"};
 	struct denial_sample *sample = denial_sample_open(3);
+	uint64_t oldest_ns = 1;
 
 	(void)state;
+	assert_int_equal(denial_sample_count(sample, &oldest_ns), 0);
+	assert_int_equal(oldest_ns, 0);
 	assert_string_equal(keys_listed(sample, (struct denial_filter){0}), "");
 	for (size_t i = 0; i < 5; i++) {
 		add(sample, denial_of(keys[i], "limit", NOW + i * NS_PER_S));
-		assert_int_equal(denial_sample_count(sample), u64_min(i + 1, 3));
+		assert_int_equal(denial_sample_count(sample, &oldest_ns), u64_min(i + 1, 3));
+		assert_int_equal(oldest_ns, NOW + sat_sub(i, 2) * NS_PER_S);
 	}
 	assert_string_equal(keys_listed(sample, (struct denial_filter){0}), "e d c ");
 	assert_string_equal(keys_listed(sample, (struct denial_filter){.count_max = 2}), "e d ");
@@ -135,6 +139,42 @@ static void a_filter_admits_whole_digests_of_values(void **state)
 	denial_sample_close(sample);
 }
 
+static void a_filter_admits_whole_values_of_attributes(void **state)
+{
+	struct denial_sample *sample = denial_sample_open(10);
+	struct denial denial = denial_of("", "one", NOW);
+
+	(void)state;
+	denial.attributes =
+	    SLICE("{\"path\":\"/a\\\"b\\\":\",\"ip\":\"192.0.2.7\",\"header.x\":\"00000000000000aa\"}");
+	denial.key = SLICE("found");
+	add(sample, denial);
+	add(sample, denial_of("bob", "one", NOW));
+	for (size_t i = 0; i < 4; i++) {
+		static const char *const keys[] = {"192.0.2.7", "/a\"b\":", "not it", "00000000000000aa"};
+		static const char *const escaped[] = {"192.0.2.7", "/a\\\"b\\\":", "not it",
+		                                      "00000000000000aa"};
+		struct denial_filter filter = {.key = slice_of(keys[i]),
+		                               .escaped_key = slice_of(escaped[i])};
+
+		assert_string_equal(keys_listed(sample, filter), i == 2 ? "" : "found ");
+	}
+	for (size_t i = 0; i < 5; i++) { /* parts of values, a name, and what stands between them */
+		static const char *const others[] = {"192.0.2", "ip", "path", ",", "/a\\"};
+
+		assert_string_equal(
+		    keys_listed(sample, (struct denial_filter){.key = slice_of(others[i]),
+		                                               .escaped_key = slice_of(others[i])}),
+		    "");
+	}
+	assert_string_equal(
+	    keys_listed(sample, (struct denial_filter){.key = SLICE("token"),
+	                                               .escaped_key = SLICE("token"),
+	                                               .key_digests = SLICE("00000000000000aa")}),
+	    "found ");
+	denial_sample_close(sample);
+}
+
 static void a_denial_is_one_json_object_whatever_its_names_are(void **state)
 {
 	struct denial_sample *sample = denial_sample_open(1);
@@ -202,6 +242,7 @@ static void threads_share_a_second_exactly(void **state)
 {
 	struct load load = {.sample = denial_sample_open(100)};
 	pthread_t threads[THREADS];
+	uint64_t oldest_ns;
 
 	(void)state;
 	for (unsigned i = 0; i < THREADS; i++)
@@ -209,7 +250,7 @@ static void threads_share_a_second_exactly(void **state)
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(load.admitted, 500);
-	assert_int_equal(denial_sample_count(load.sample), 100);
+	assert_int_equal(denial_sample_count(load.sample, &oldest_ns), 100);
 	denial_sample_close(load.sample);
 }
 
@@ -276,6 +317,7 @@ int main(void)
 	    cmocka_unit_test(a_filter_admits_whole_names),
 	    cmocka_unit_test(a_filter_admits_whole_digests_of_values),
 	    cmocka_unit_test(a_filter_admits_the_denial_of_an_id),
+	    cmocka_unit_test(a_filter_admits_whole_values_of_attributes),
 	    cmocka_unit_test(a_denial_is_one_json_object_whatever_its_names_are),
 	    cmocka_unit_test(a_share_admits_so_many_in_each_second),
 	    cmocka_unit_test(threads_share_a_second_exactly),

@@ -1,0 +1,172 @@
+/*
+ * no_denial.c: says what it means that `weir why` finds no denial. The name of a limit or rule may
+ * be misspelled, or the server may have left out the denial or replaced it by newer ones; neither
+ * means that the key was not denied.
+ */
+#include "cli/remote/no_denial.h"
+
+#include <string.h>
+
+#include "base/text/misspelling.h"
+#include "cli/command.h"
+#include "cli/remote/call.h"
+#include "cli/remote/json_members.h"
+
+/* Requests that bring their own limit are counted under this name. */
+#define LIMIT_OF_REQUESTS "CL.THROTTLE"
+
+#define ID_DIGITS 16
+
+/* A name that is looked up among those of a server. */
+struct lookup {
+	struct slice wanted;
+	bool is_known;
+	struct buffer similar; /* a name of the server that may be meant, with a NUL, or empty */
+};
+
+/* Compares the name of an object of the server. */
+static void compare_name(struct lookup *lookup, struct slice object)
+{
+	struct json_member member = {"name", {0}};
+	struct slice name;
+
+	if (!json_members_read(object, &member, 1))
+		return;
+	name = json_value_text(member.value);
+	lookup->is_known |= slice_equal(name, lookup->wanted);
+	if (lookup->similar.len == 0 && is_misspelling(lookup->wanted, name)) {
+		buffer_add_slice(&lookup->similar, name);
+		buffer_add(&lookup->similar, "", 1);
+	}
+}
+
+static void compare_limits(struct lookup *lookup, struct slice list)
+{
+	struct json json;
+	struct slice limit;
+
+	if (json_list_open(&json, list))
+		while (json_list_next(&json, &limit))
+			compare_name(lookup, limit);
+}
+
+/* /dump/policy has a line for each rule, also for rules without limits. */
+static void compare_rules(struct lookup *lookup, struct slice lines)
+{
+	while (lines.len > 0) {
+		const char *end = memchr(lines.data, '\n', lines.len);
+		size_t len = end ? (size_t)(end - lines.data) : lines.len;
+
+		compare_name(lookup, (struct slice){lines.data, len});
+		len += end != NULL;
+		lines.data += len;
+		lines.len -= len;
+	}
+}
+
+/*
+ * Reports a name that the server does not have; `kind` is what it should name. Returns false
+ * without a report if the server has it, or does not answer.
+ */
+static bool report_unknown(const char *kind, const char *name, const struct server_flags *server,
+                           const struct call *call,
+                           void (*compare)(struct lookup *lookup, struct slice body))
+{
+	struct lookup lookup = {.wanted = slice_of(name)};
+	struct http_reply reply = {0};
+	struct weir_error error;
+	bool is_unknown = false;
+
+	if (call_server(server, call, &reply, &error) == CALL_DONE) {
+		compare(&lookup, call_body(&reply));
+		is_unknown = !lookup.is_known;
+	}
+	if (is_unknown && lookup.similar.len > 0 && !lookup.similar.failed)
+		command_fail("why", "expected the name of a %s, found '%s': did you mean '%s'?", kind, name,
+		             lookup.similar.data);
+	else if (is_unknown)
+		command_fail("why", "expected the name of a %s, found '%s'", kind, name);
+	buffer_free(&lookup.similar);
+	http_reply_free(&reply);
+	return is_unknown;
+}
+
+static bool report_unknown_limit(const char *name, const struct server_flags *server)
+{
+	const struct call call = {.method = "GET", .path = "/v1/limits"};
+
+	return strcmp(name, LIMIT_OF_REQUESTS) != 0 &&
+	       report_unknown("limit", name, server, &call, compare_limits);
+}
+
+static bool report_unknown_rule(const char *name, const struct server_flags *server)
+{
+	const struct call call = {.method = "GET", .path = "/dump/policy"};
+
+	return report_unknown("rule", name, server, &call, compare_rules);
+}
+
+/* Appends how many denials the server keeps, since when, and how many it has left out. */
+static void add_extent(struct buffer *text, const struct server_flags *server)
+{
+	enum { KEPT, LEFT_OUT, OLDEST, COUNT };
+	const struct call call = {.method = "GET", .path = "/v1/status"};
+	struct json_member outer = {"denials", {0}};
+	struct json_member members[] = {{"kept", {0}}, {"left_out", {0}}, {"oldest", {0}}};
+	struct http_reply reply = {0};
+	struct weir_error error;
+	unsigned long long left_out;
+
+	if (call_server(server, &call, &reply, &error) == CALL_DONE &&
+	    json_members_read(call_body(&reply), &outer, 1) &&
+	    json_members_read(outer.value, members, COUNT)) {
+		struct slice oldest = json_value_text(members[OLDEST].value);
+
+		left_out = json_value_u64(members[LEFT_OUT].value);
+		buffer_printf(text, "; the server keeps %llu denials",
+		              (unsigned long long)json_value_u64(members[KEPT].value));
+		buffer_add_text(text, oldest.len > 0 ? ", the oldest of " : "");
+		buffer_add_slice(text, oldest);
+		if (left_out > 0)
+			buffer_printf(text, ", and has left out %llu", left_out);
+	}
+	http_reply_free(&reply);
+}
+
+static void add_filter(struct buffer *text, const char *before, const char *value,
+                       const char *after)
+{
+	if (value)
+		buffer_printf(text, "%s%s%s", before, value, after);
+}
+
+/* Ids and digests of keys look alike. */
+static bool looks_like_id(const char *key)
+{
+	return strlen(key) == ID_DIGITS && strspn(key, "0123456789abcdefABCDEF") == ID_DIGITS;
+}
+
+int no_denial_report(const struct denial_filters *filters, const struct server_flags *server,
+                     bool is_quiet)
+{
+	struct buffer text = {0};
+
+	if ((filters->limit && report_unknown_limit(filters->limit, server)) ||
+	    (filters->rule && report_unknown_rule(filters->rule, server)))
+		return EXIT_USAGE;
+	if (is_quiet)
+		return 1;
+	add_filter(&text, " of '", filters->key, "'");
+	add_filter(&text, " with the id '", filters->id, "'");
+	add_filter(&text, " by the limit '", filters->limit, "'");
+	add_filter(&text, " by the rule '", filters->rule, "'");
+	buffer_add_text(&text, " is kept");
+	add_filter(&text, " since ", filters->since, "");
+	if (!filters->id && filters->key && looks_like_id(filters->key))
+		buffer_add_text(&text, "; if that is the id of a denial, use --id");
+	add_extent(&text, server);
+	buffer_add(&text, "", 1);
+	command_fail("why", "no denial%s", text.failed ? " is kept" : text.data);
+	buffer_free(&text);
+	return 1;
+}
