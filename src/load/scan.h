@@ -11,7 +11,7 @@
 
 #include "base/slice.h"
 
-#define SCAN_LINE_MAX 80
+#define SCAN_LINE_MAX 160 /* a refused login of Weir is longer than 80 */
 
 enum scan_outcome { SCAN_ANSWER, SCAN_ALLOWED, SCAN_DENIED, SCAN_ERROR, SCAN_OUTCOMES };
 enum scan_result { SCAN_MORE, SCAN_REPLY, SCAN_BROKEN };

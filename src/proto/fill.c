@@ -234,6 +234,23 @@ static const struct {
     [FIELD_UNTIL] = {SLICE("until"), false, fill_until},
 };
 
+/* The fields that a request of this kind may have, for the message about another field. */
+static const char *expected_fields(const struct request *request)
+{
+	switch ((enum request_kind)request->kind) {
+	case REQUEST_SHED:
+		return "one of limit, deny, until";
+	case REQUEST_FORCE:
+		return "one of limit, key, state, until";
+	case REQUEST_REPORT:
+		return "one of permit, outcome, latency_ms";
+	case REQUEST_DIGEST:
+		return "key alone";
+	default:
+		return "one of limit, key, cost, wait_ms, priority, permit, attributes";
+	}
+}
+
 /* Reads the field with this name, of a JSON object or a query. */
 int fill_field(struct fill *fill, struct slice name, struct slice text, enum fill_form form)
 {
@@ -249,10 +266,8 @@ int fill_field(struct fill *fill, struct slice name, struct slice text, enum fil
 		fill->given_fields |= 1u << i;
 		return fields[i].set(fill, text);
 	}
-	return error_set(&fill->error, WEIR_EINVAL,
-	                 "expected one of limit, key, cost, wait_ms, priority, permit, attributes, "
-	                 "found '%.*s'",
-	                 FILL_QUOTE(name));
+	return error_set(&fill->error, WEIR_EINVAL, "expected %s, found '%.*s'",
+	                 expected_fields(fill->request), FILL_QUOTE(name));
 }
 
 #define BIT(field) (1u << FIELD_##field)

@@ -72,6 +72,12 @@ def test_bench_logs_in(way, protocol, user, env):
     assert (done.returncode, done.stderr, result["allowed"]) == (0, "", 30)
 
 
+def test_bench_without_a_login_says_that_it_needs_one(serve):
+    done = bench(f"127.0.0.1:{serve(config=CONFIG).resp}")
+    missing = "error reply: NOAUTH expected the login of a user (a token, or a name and a password), found none"
+    assert (done.returncode, done.stderr) == (2, f"weir bench: {missing}{REMEDY}")
+
+
 @pytest.mark.parametrize("user, env", [
     ("everything", {"WEIR_PASSWORD": "guess"}), ("nobody", PASSWORD), (None, {"WEIR_TOKEN": "weir_guess"}),
     ("admin", TOKEN), (None, {"WEIR_TOKEN": "all"})])

@@ -102,7 +102,7 @@ def test_invalid_addresses_are_reported_beside_other_mistakes(tmp_path):
                                    "limits:\n  a: { algorithm: token_bucket, rate: 5/x }\n")
     assert code == 1
     assert [re.sub("expected (a )?", "", remark)[:26] for remark in remarks] == [
-        "1:17: error: HOST:PORT wit", "1:33: error: HOST:PORT wit", "3:39: error: rate of whole"]
+        "1:17: error: HOST:PORT or ", "1:33: error: HOST:PORT or ", "3:39: error: rate of whole"]
 
 
 RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"

@@ -272,7 +272,8 @@ def test_the_address_comes_from_the_environment(serve):
     ("http://user:secret@h:1/", "found a URL with a login"), ("http://h:1/v1", "found a URL with a path"),
     ("http://h:1?x", "found a URL with a path"), ("http://", "found a URL with no host"), ("http://:80", "no host"),
     ("http://h:70000", "expected"), ("http://[::1]x:1", "expected"), ("http://" + "h" * 300, "expected"), ("", "expected"),
-    ("ftp://h:1", "expected"), ("nosuch.invalid:80", "can't find the host nosuch.invalid"), ("127.0.0.1", "expected"),
+    ("ftp://h:1", "expected"), ("nosuch.invalid:80", "can't find the host nosuch.invalid"), ("127.0.0.1", "expected HOST:PORT or unix:/PATH, found '127.0.0.1'\n"),
+    ("a b:80", "expected HOST:PORT with an IP address or localhost as HOST, or unix:/PATH, found 'a b:80'\n"),
     ("127.0.0.1:1", "no answer from 127.0.0.1:1: Connection refused"), ("http://[::1]:1", "no answer from http://[::1]:1"),
     ("unix:/nosuch/socket", "No such file")])
 def test_an_address_that_is_wrong_is_an_error(address, message):

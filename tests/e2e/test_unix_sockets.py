@@ -150,7 +150,7 @@ def test_errors_name_the_setting_and_its_place(place):
             (f"unix:{place}/text", f"http: can't listen on unix:{place}/text: the file exists and is not a socket"),
             (f"unix:{place}/none/a", f"http: can't listen on unix:{place}/none/a: No such file or directory"),
             ("unix:/" + 107 * "a", "expected a path of at most 107 bytes behind unix:, found 108"),
-            ("unix:weir.sock", "expected HOST:PORT with a numeric host, or unix:/PATH, found 'unix:weir.sock'")]:
+            ("unix:weir.sock", "expected HOST:PORT or unix:/PATH, found 'unix:weir.sock'")]:
         forms = [(address, 9)]
         if address.startswith("unix:/"):
             forms.append((f"{{ path: {address.removeprefix('unix:')} }}", 17))

@@ -12,18 +12,20 @@
 #include "base/number.h"
 #include "base/text/store_url.h"
 
+#define HOST_EXPECTED " with an IP address or localhost as HOST,"
+
 /*
  * Returns EINVAL with a message that redacts the text, because it may be a store's URL with a
- * password.
+ * password. `host` says what the host may be.
  */
-static int refuse_endpoint(struct slice text, struct weir_error *error)
+static int refuse_endpoint(struct slice text, const char *host, struct weir_error *error)
 {
 	char copy[STORE_URL_SHOWN_MAX], found[STORE_URL_SHOWN_MAX];
 
 	snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
 	store_url_redact_if_any(text.len < sizeof copy ? copy : "a long text", found);
-	return error_set(error, WEIR_EINVAL,
-	                 "expected HOST:PORT with a numeric host, or unix:/PATH, found '%s'", found);
+	return error_set(error, WEIR_EINVAL, "expected HOST:PORT%s or unix:/PATH, found '%s'", host,
+	                 found);
 }
 
 static int read_socket_path(struct slice path, struct endpoint *out, struct weir_error *error)
@@ -62,18 +64,18 @@ int endpoint_parse(struct slice text, struct endpoint *out, struct weir_error *e
 		return read_socket_path(path, out, error);
 	colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
 	if (!colon)
-		return refuse_endpoint(text, error);
+		return refuse_endpoint(text, "", error);
 	host = (struct slice){text.data, (size_t)(colon - text.data)};
 	port_text = (struct slice){colon + 1, text.len - host.len - 1};
 	if (!parse_u64(port_text, &port) || port > UINT16_MAX)
-		return refuse_endpoint(text, error);
+		return refuse_endpoint(text, "", error);
 	out->port = (uint16_t)port;
 	if (slice_equal_nocase(host, SLICE("localhost")))
 		host = SLICE("127.0.0.1");
 	/* An IPv6 address without brackets: its last group has been taken for the port. */
 	if (memchr(host.data, ':', host.len) && host.data[0] != '[')
-		return refuse_endpoint(text, error);
+		return refuse_endpoint(text, HOST_EXPECTED, error);
 	if (host.len > 0 && !slice_equal(host, SLICE("*")) && !ip_parse(host, &out->ip))
-		return refuse_endpoint(text, error);
+		return refuse_endpoint(text, HOST_EXPECTED, error);
 	return WEIR_OK;
 }

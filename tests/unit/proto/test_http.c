@@ -564,6 +564,15 @@ static void test_bad_reports_and_refunds_are_clear_errors(void **state)
 	     "found '-1'"},
 	    {"/v1/report", "{\"permit\":\"p\",\"outcome\":\"failure\",\"key\":\"k\"}",
 	     "and no other field"},
+	    {"/v1/report", "{\"permit\":\"p\",\"for\":\"1h\"}",
+	     "expected one of permit, outcome, latency_ms, found 'for'"},
+	    {"/v1/shed", "{\"limit\":\"a\",\"for\":\"1h\"}",
+	     "expected one of limit, deny, until, found 'for'"},
+	    {"/v1/breaker", "{\"limit\":\"a\",\"for\":\"1h\"}",
+	     "expected one of limit, key, state, until, found 'for'"},
+	    {"/v1/key", "{\"limt\":\"a\"}", "expected key alone, found 'limt'"},
+	    {"/v1/acquire", "{\"limt\":\"a\"}",
+	     "expected one of limit, key, cost, wait_ms, priority, permit, attributes, found 'limt'"},
 	};
 	char bytes[256];
 
