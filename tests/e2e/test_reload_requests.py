@@ -47,6 +47,20 @@ def test_a_mistake_is_in_the_answer_and_changes_nothing(serve):
     assert server.get("/v1/acquire/new?key=k").status == 200
 
 
+def test_the_answer_names_settings_that_need_a_restart(serve):
+    server = serve(config=OLD)
+    write(server, "capacity: 2000\ndenials: { keep: 5, file: /var/lib/x }\ndenied_cache: 2s\n" + NEW)
+    answer = server.get("/v1/reload", method="POST")
+    assert (answer.status, answer.json) == (200, {"ok": True, "restart_needed": ["capacity", "denials.keep", "denials.file"]})
+    done = reload(server)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "reloaded\na restart is needed for capacity, denials.keep, denials.file\n", "")
+    assert server.get("/v1/acquire/new?key=k").status == 200
+    write(server, WRONG)
+    assert server.get("/v1/reload", method="POST").status == 400
+    write(server, OLD)
+    assert server.get("/v1/reload", method="POST").json == {"ok": True}
+
+
 def test_without_a_file_there_is_nothing_to_reload(serve):
     done = reload(serve(config=None))
     assert (done.returncode, done.stderr) == (1, "weir reload: nothing to reload: started without a file\n")

@@ -7,19 +7,41 @@
 
 static const struct flag flags[] = {SERVER_FLAGS(SERVER_HTTP)};
 
+/* Prints the settings of the list, which the reload could not change. */
+static void print_restart_needed(struct slice settings)
+{
+	struct buffer text = {0};
+	struct json list;
+	struct slice setting;
+
+	if (json_list_open(&list, settings))
+		while (json_list_next(&list, &setting)) {
+			buffer_add_text(&text, text.len > 0 ? ", " : "a restart is needed for ");
+			buffer_add_slice(&text, json_value_text(setting));
+		}
+	buffer_add(&text, "", 1);
+	if (!text.failed && *text.data) {
+		command_print_escaped(stdout, text.data);
+		putchar('\n');
+	}
+	buffer_free(&text);
+}
+
 /* Returns the exit status. */
 static int reload_server(const struct server_flags *server)
 {
 	const struct call call = {.method = "POST", .path = "/v1/reload", .is_patient = true};
 	struct http_reply reply = {0};
-	struct json_member members[] = {{"ok", {0}}};
+	struct json_member members[] = {{"ok", {0}}, {"restart_needed", {0}}};
 	struct weir_error error;
 	enum call_result result = call_server(server, &call, &reply, &error);
 	int status = EXIT_USAGE;
 
-	if (result == CALL_DONE && json_members_read(call_body(&reply), members, 1) &&
+	if (result == CALL_DONE && json_members_read(call_body(&reply), members, 2) &&
 	    json_value_is_true(members[0].value)) {
 		printf("reloaded\n");
+		if (members[1].value.data)
+			print_restart_needed(members[1].value);
 		status = 0;
 	} else {
 		if (result == CALL_DONE)

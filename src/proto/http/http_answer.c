@@ -503,6 +503,18 @@ static void answer_health(struct http_answer *answer, const struct request *requ
 	                                                             : SLICE("ok\n"));
 }
 
+/* The body of the reply has the settings that need a restart, as texts of a list. */
+static void add_reload(struct buffer *out, const struct reply *reply)
+{
+	buffer_add_text(out, "{\"ok\":true");
+	if (reply->body.len > 0) {
+		buffer_add_text(out, ",\"restart_needed\":[");
+		buffer_add_slice(out, reply->body);
+		buffer_add(out, "]", 1);
+	}
+	buffer_add(out, "}", 1);
+}
+
 /* Answers a request that the server has handled without an error. */
 static void answer_result(struct http_answer *answer, const struct request *request,
                           const struct reply *reply)
@@ -519,8 +531,10 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 		add_override(answer->body, request);
 		break;
 	case REQUEST_REPORT:
-	case REQUEST_RELOAD:
 		buffer_add_text(answer->body, "{\"ok\":true}");
+		break;
+	case REQUEST_RELOAD:
+		add_reload(answer->body, reply);
 		break;
 	case REQUEST_BATCH:
 		add_batch(answer->body, request, reply);

@@ -4,6 +4,7 @@
  */
 #include "server/config/reload.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -106,10 +107,14 @@ static bool is_same_text(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Warns of each setting that differs from the running one and takes effect only at a restart. */
+/*
+ * Warns of each setting that differs from the running one and takes effect only at a restart, and
+ * adds it to the result.
+ */
 static void warn_restart_needed(const struct server *server, const struct weir_config *rules,
-                                const struct settings_plan *wanted)
+                                const struct settings_plan *wanted, struct reload_result *result)
 {
+	size_t len = 0;
 	const struct settings_plan *running = &server->plan;
 	const struct stores *stores = &server->shared.stores;
 	const struct stores_item *main = stores->main ? &stores->items[stores->main->index] : NULL;
@@ -133,10 +138,15 @@ static void warn_restart_needed(const struct server *server, const struct weir_c
 	    {"denied_cache", !main || main->denied_cache_ns == rules->denied_cache_ns},
 	};
 
-	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-		if (!settings[i].is_same)
-			log_event(server->shared.log, LOG_WARNING, "restart_needed",
-			          {"setting", settings[i].name});
+	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+		if (settings[i].is_same)
+			continue;
+		log_event(server->shared.log, LOG_WARNING, "restart_needed", {"setting", settings[i].name});
+		if (len < sizeof result->restart_needed) /* it has room for all names */
+			len +=
+			    (size_t)snprintf(result->restart_needed + len, sizeof result->restart_needed - len,
+			                     "%s\"%s\"", len > 0 ? "," : "", settings[i].name);
+	}
 }
 
 /* Logs the capacity of limits that have tables of their own. */
@@ -282,7 +292,7 @@ static bool permits_more(const struct weir_config *rules, const struct weir_conf
  * first, so that the running one stays untouched then.
  */
 static int reload_config(struct server *server, struct server_config *config,
-                         struct weir_error *error)
+                         struct reload_result *result, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
 	struct settings_plan wanted;
@@ -296,7 +306,7 @@ static int reload_config(struct server *server, struct server_config *config,
 			status = error_set(error, WEIR_ENOMEM, "out of memory");
 	if (status != WEIR_OK)
 		return status;
-	warn_restart_needed(server, config->rules, &wanted);
+	warn_restart_needed(server, config->rules, &wanted, result);
 	server->plan.sync_ns = wanted.sync_ns;
 	server_config_replace(&server->config, config);
 	if (is_less_protected)
@@ -325,7 +335,7 @@ static void log_reload_error(struct server *server, const char *path,
 }
 
 /* Reads and applies the files. Logs why that failed, or what the new configuration has. */
-static void reload_files(struct server *server)
+static void reload_files(struct server *server, struct reload_result *result)
 {
 	struct log *log = server->shared.log;
 	struct server_config *config;
@@ -333,7 +343,7 @@ static void reload_files(struct server *server)
 	int status = reload_read(server, "reload_failed", &config, &error);
 
 	if (status == WEIR_OK)
-		status = reload_config(server, config, &error);
+		status = reload_config(server, config, result, &error);
 	metrics_count_reload(server->shared.metrics, status == WEIR_OK, os_wall_ns());
 	if (status != WEIR_OK) {
 		if (*error.message)
@@ -350,16 +360,19 @@ static void reload_files(struct server *server)
 
 void reload(struct server *server)
 {
-	const char *message = "nothing to reload: started without a file";
+	static const char no_file[] = "nothing to reload: started without a file";
+	struct reload_result result = {0};
 
 	service_manager_notify_reloading();
 	if (server->settings.file_count > 0) {
-		reload_files(server);
-		message = server->shared.status.reload_error; /* which this thread alone writes */
+		reload_files(server, &result);
+		snprintf(result.message, sizeof result.message, "%s",
+		         server->shared.status.reload_error); /* which this thread alone writes */
 	} else {
-		log_event(server->shared.log, LOG_WARNING, "reload_failed", {"message", message});
+		log_event(server->shared.log, LOG_WARNING, "reload_failed", {"message", no_file});
+		memcpy(result.message, no_file, sizeof no_file);
 	}
 	service_manager_notify("READY=1");
-	reload_requests_end(&server->shared.reload_requests, message);
+	reload_requests_end(&server->shared.reload_requests, &result);
 	reload_wake(server); /* loops have requests that wait for this reload */
 }

@@ -1,8 +1,6 @@
 /* reload_requests.c: numbers the reloads that requests ask for. */
 #include "server/config/reload_requests.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -34,15 +32,15 @@ uint64_t reload_requests_ask(struct reload_requests *requests)
 }
 
 bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
-                             char message[RELOAD_MESSAGE_MAX])
+                             struct reload_result *result)
 {
 	bool is_done;
 
 	pthread_mutex_lock(&requests->mutex);
 	is_done = requests->done >= number;
-	memcpy(message, requests->message, RELOAD_MESSAGE_MAX);
+	*result = requests->result;
 	if (!is_done && requests->has_stopped) {
-		snprintf(message, RELOAD_MESSAGE_MAX, "not reloaded: the server stops");
+		*result = (struct reload_result){.message = "not reloaded: the server stops"};
 		is_done = true;
 	}
 	pthread_mutex_unlock(&requests->mutex);
@@ -63,11 +61,11 @@ bool reload_requests_begin(struct reload_requests *requests)
 	return is_asked;
 }
 
-void reload_requests_end(struct reload_requests *requests, const char *message)
+void reload_requests_end(struct reload_requests *requests, const struct reload_result *result)
 {
 	pthread_mutex_lock(&requests->mutex);
 	requests->done = requests->begun;
-	snprintf(requests->message, sizeof requests->message, "%s", message);
+	requests->result = *result;
 	pthread_mutex_unlock(&requests->mutex);
 }
 

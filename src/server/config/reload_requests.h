@@ -15,13 +15,21 @@
 #include <weir/weir.h>
 
 #define RELOAD_MESSAGE_MAX 1024
+#define RELOAD_RESTART_MAX 256
+
+/* How a reload has ended. */
+struct reload_result {
+	char message[RELOAD_MESSAGE_MAX]; /* why it failed, or empty */
+	/* the settings that have changed but need a restart, as texts of a list in JSON, or empty */
+	char restart_needed[RELOAD_RESTART_MAX];
+};
 
 struct reload_requests {
 	pthread_mutex_t mutex;
-	uint64_t asked, begun, done;      /* numbers of reloads; the largest so far */
-	int fd;                           /* readable if a reload is asked for; -1 if it is not open */
-	bool has_stopped;                 /* no reload begins any more */
-	char message[RELOAD_MESSAGE_MAX]; /* why the reload `done` failed, or empty */
+	uint64_t asked, begun, done; /* numbers of reloads; the largest so far */
+	int fd;                      /* readable if a reload is asked for; -1 if it is not open */
+	bool has_stopped;            /* no reload begins any more */
+	struct reload_result result; /* of the reload `done` */
 };
 
 /** Returns 0 or EIO. */
@@ -32,15 +40,15 @@ void reload_requests_close(struct reload_requests *requests);
 uint64_t reload_requests_ask(struct reload_requests *requests);
 /**
  * Any thread: whether the reload of this number, or a later one, is done, or will never begin.
- * Copies why it failed, or an empty text.
+ * Copies its result.
  */
 bool reload_requests_is_done(struct reload_requests *requests, uint64_t number,
-                             char message[RELOAD_MESSAGE_MAX]);
+                             struct reload_result *result);
 
 /** The server's thread: whether a reload is asked for. Call it before each reload. */
 bool reload_requests_begin(struct reload_requests *requests);
-/** The server's thread: the reload has ended; `message` says why it failed, or is empty. */
-void reload_requests_end(struct reload_requests *requests, const char *message);
+/** The server's thread: the reload has ended. */
+void reload_requests_end(struct reload_requests *requests, const struct reload_result *result);
 /** The server's thread: it makes no more reloads. Wake the loops then: requests may wait for one.
  */
 void reload_requests_stop(struct reload_requests *requests);

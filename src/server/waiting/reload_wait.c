@@ -41,17 +41,17 @@ bool reload_wait_begin(struct waiting *waiting, struct work *work)
 void reload_wait_run(struct waiting *waiting)
 {
 	struct reload_requests *requests = &waiting->decider->shared->reload_requests;
-	char message[RELOAD_MESSAGE_MAX];
+	struct reload_result result;
 	struct suspended *suspended;
 
 	/* The list is in the order of the numbers. */
 	while ((suspended = list_of(waiting->reloads.first, struct suspended, node)) &&
-	       reload_requests_is_done(requests, suspended->reload_number, message)) {
-		struct reply reply = {0};
+	       reload_requests_is_done(requests, suspended->reload_number, &result)) {
+		struct reply reply = {.body = slice_of(result.restart_needed)};
 
 		list_remove(&waiting->reloads, &suspended->node);
-		if (*message)
-			work_fail(waiting->decider, &suspended->work, WEIR_EINVAL, slice_of(message));
+		if (*result.message)
+			work_fail(waiting->decider, &suspended->work, WEIR_EINVAL, slice_of(result.message));
 		pending_answer_suspended(&waiting->pending, &suspended->unanswered, &suspended->work,
 		                         &reply);
 		arena_reset(&waiting->decider->arena);
