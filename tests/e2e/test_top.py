@@ -59,6 +59,19 @@ def test_one_frame_has_limits_breakers_and_keys(busy):
     assert re.search(r"^ann\\x1b\[2J +login +\d+$", done.stdout, re.M) and is_safe(done.stdout)
 
 
+def test_a_store_that_is_away_is_shown(serve, start_redis):
+    redis = start_redis()
+    server = serve(config=f"store: {redis.url}\nstore_timeout: 100ms\n{CONFIG}")
+    server.post("/v1/acquire", {"limit": "login", "key": "k"})
+    shown = top(server, "--once").stdout
+    assert re.match(r"weir \S+, ready: keys at Redis, \d+ connections, 0 requests wait\n\n", shown), shown
+    redis.stop()
+    server.post("/v1/acquire", {"limit": "login", "key": "k"})
+    shown = until(lambda: re.search("^store .* NOT REACHABLE$", top(server, "--once").stdout, re.M), "the store to be shown")
+    remote = server.get("/v1/status").json["stores"][1]
+    assert shown[0] == f"store {remote['kind']} {remote['address']} NOT REACHABLE"
+
+
 def test_one_frame_as_json(busy):
     done = frame_with_login(busy, '"limit":"login","allowed"', "--json")
     assert (done.returncode, done.stderr) == (0, "")

@@ -4,6 +4,8 @@
  */
 #include "cli/remote/top/top_frame.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 #include "base/number.h"
 #include "cli/remote/call.h"
@@ -13,6 +15,7 @@
 #define LIMITS_MAX   20 /* rows */
 #define KEYS_MAX     10 /* rows; /v1/top is asked for as many */
 #define BREAKERS_MAX 5
+#define STORES_MAX   5
 
 enum { STATUS, STATS, TOP, ANSWERS };
 
@@ -24,24 +27,58 @@ static const char *const paths[ANSWERS] = {
 
 static const char *const names[ANSWERS] = {"status", "stats", "top"};
 
-static void add_first_line(struct table *table, struct slice status, struct slice *breakers)
+/* The lists of a status that have lines of their own. */
+struct status_lists {
+	struct slice stores, breakers;
+};
+
+static void add_first_line(struct table *table, struct slice status, struct status_lists *lists)
 {
-	enum { VERSION, READY, KEYS, CAPACITY, CONNECTIONS, WAITING, BREAKERS, COUNT };
-	struct json_member members[] = {{"version", {0}},      {"ready", {0}},       {"keys", {0}},
-	                                {"capacity", {0}},     {"connections", {0}}, {"waiting", {0}},
-	                                {"open_breakers", {0}}};
+	enum { VERSION, READY, KEYS, CAPACITY, CONNECTIONS, WAITING, STORES, BREAKERS, COUNT };
+	struct json_member members[] = {{"version", {0}},  {"ready", {0}},        {"keys", {0}},
+	                                {"capacity", {0}}, {"connections", {0}},  {"waiting", {0}},
+	                                {"stores", {0}},   {"open_breakers", {0}}};
 	struct slice version;
+	char keys[64] = "keys at Redis";
 
 	json_members_read(status, members, COUNT);
-	*breakers = members[BREAKERS].value;
+	lists->stores = members[STORES].value;
+	lists->breakers = members[BREAKERS].value;
+	if (!slice_equal(members[KEYS].value, SLICE("null")))
+		snprintf(keys, sizeof keys, "%llu of %llu keys",
+		         (unsigned long long)json_value_u64(members[KEYS].value),
+		         (unsigned long long)json_value_u64(members[CAPACITY].value));
 	version = json_value_text(members[VERSION].value);
-	table_printf(table, "weir %.*s, %s: %llu of %llu keys, %llu connections, %llu requests wait",
+	table_printf(table, "weir %.*s, %s: %s, %llu connections, %llu requests wait",
 	             (int)u64_min(version.len, 40), version.data,
-	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY",
-	             (unsigned long long)json_value_u64(members[KEYS].value),
-	             (unsigned long long)json_value_u64(members[CAPACITY].value),
+	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY", keys,
 	             (unsigned long long)json_value_u64(members[CONNECTIONS].value),
 	             (unsigned long long)json_value_u64(members[WAITING].value));
+}
+
+/* Adds a line for each of the first stores that can't be reached. */
+static void add_stores(struct table *table, struct slice stores)
+{
+	struct json list;
+	struct slice item;
+	size_t n = 0;
+
+	if (!json_list_open(&list, stores))
+		return;
+	while (json_list_next(&list, &item)) {
+		struct json_member members[] = {{"kind", {0}}, {"address", {0}}, {"reachable", {0}}};
+		struct slice kind, address;
+
+		json_members_read(item, members, 3);
+		if (json_value_is_true(members[2].value) || n++ >= STORES_MAX)
+			continue;
+		kind = json_value_text(members[0].value);
+		address = json_value_text(members[1].value);
+		table_printf(table, "store %.*s %.*s NOT REACHABLE", (int)u64_min(kind.len, 20), kind.data,
+		             (int)u64_min(address.len, 200), address.data);
+	}
+	if (n > STORES_MAX)
+		table_printf(table, "and %zu more", n - STORES_MAX);
 }
 
 /* Adds a line for each of the first open breakers. */
@@ -159,11 +196,12 @@ static void add_keys(struct table *table, struct slice top)
 static void add_text_frame(struct buffer *out, struct slice answers[ANSWERS])
 {
 	struct table lines = {.columns = 1}, limits = {.columns = 4}, keys = {.columns = 3};
-	struct slice breakers;
+	struct status_lists lists;
 
 	limits.is_number[1] = limits.is_number[2] = limits.is_number[3] = keys.is_number[2] = true;
-	add_first_line(&lines, answers[STATUS], &breakers);
-	add_breakers(&lines, breakers);
+	add_first_line(&lines, answers[STATUS], &lists);
+	add_stores(&lines, lists.stores);
+	add_breakers(&lines, lists.breakers);
 	add_limits(&limits, answers[STATS]);
 	add_keys(&keys, answers[TOP]);
 	table_write(&lines, out);
