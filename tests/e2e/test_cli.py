@@ -159,16 +159,20 @@ def test_ask_exits_2_on_an_error(server, key):
 
 def test_ask_goes_through_the_rules(serve):
     server = serve(config="""
-limits: { login: { algorithm: token_bucket, rate: 1/h, burst: 2 } }
+limits:
+  login: { algorithm: token_bucket, rate: 1/h, burst: 2 }
+  back: { algorithm: breaker, preset: hystrix }
 rules:
   - { name: by-ip, match: { path: /login }, key: [ip], limits: [login] }
   - { name: banned, match: { user: "a=b" }, answer: deny }
 """)
     attributes = ["--attr", "path=/login", "--attr", "ip=1.2.3.4"]
+    server.post("/v1/breaker", {"limit": "back", "key": "k", "state": "open"})
+    assert ask(server, "back", "k").stdout.endswith(", retry in 1000 ms, reset in 5840 d 0 h\n")
     assert "2 of 2 left" in ask(server, *attributes, "--peek").stdout
     first, second, third = (ask(server, *attributes) for _ in range(3))
     assert first.stdout == ("path=/login ip=1.2.3.4: allowed (ok) by the rule by-ip and its limit login, "
-                            "1 of 2 left, reset in 3600000 ms\n")
+                            "1 of 2 left, reset in 1 h 0 min\n")
     assert [done.returncode for done in (first, second, third)] == [0, 0, 1]
     assert "denied (over_limit) by the rule by-ip" in third.stdout
     # A value may contain "=", and an attribute may be empty.

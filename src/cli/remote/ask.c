@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/number.h"
+#include "base/time/time_span.h"
 #include "cli/command.h"
 #include "cli/remote/question.h"
 
@@ -101,6 +102,12 @@ static void add_question(struct buffer *text, const struct question *question)
 		buffer_printf(text, "%s %s", question->limit, question->key);
 }
 
+static void add_wait(struct buffer *text, const char *before, uint64_t ms)
+{
+	buffer_add_text(text, before);
+	time_span_add_wait(text, ms);
+}
+
 /* Prints the decision. Returns the exit status. */
 static int print_answer(const struct question *question, const struct question_answer *answer)
 {
@@ -120,8 +127,8 @@ static int print_answer(const struct question *question, const struct question_a
 		buffer_printf(&text, ", %llu of %llu left", (unsigned long long)answer->remaining,
 		              (unsigned long long)answer->quota);
 	if (!answer->is_allowed)
-		buffer_printf(&text, ", retry in %llu ms", (unsigned long long)answer->retry_after_ms);
-	buffer_printf(&text, ", reset in %llu ms", (unsigned long long)answer->reset_after_ms);
+		add_wait(&text, ", retry in ", answer->retry_after_ms);
+	add_wait(&text, ", reset in ", answer->reset_after_ms);
 	buffer_add(&text, "", 1);
 	if (text.failed)
 		return command_fail("ask", "out of memory");

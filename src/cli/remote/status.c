@@ -3,6 +3,7 @@
  * see that, whether it is ready.
  */
 #include "base/error.h"
+#include "base/time/time_span.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
@@ -11,8 +12,6 @@
 #define NOT_READY  503 /* the status of /readyz */
 #define NOT_FOUND  404 /* an earlier version, without /v1/status */
 #define ITEM_MAX   20  /* of a list, such as open breakers */
-#define S_PER_HOUR 3600
-#define S_PER_DAY  86400
 
 enum { JSON, REMOTE };
 
@@ -184,19 +183,15 @@ static unsigned long long number_of(const struct json_member *members, enum memb
 /* Adds for how long the server has run, in its two largest units. */
 static void add_running_time(struct table *table, struct json_member *members)
 {
-	unsigned long long s = number_of(members, RUNNING);
+	struct buffer text = {0};
 	struct slice started = json_value_text(members[STARTED].value);
 	int len = started.len < TABLE_CELL_MAX ? (int)started.len : TABLE_CELL_MAX;
 
 	table_add(table, SLICE("running"));
-	if (s >= S_PER_DAY)
-		table_printf(table, "%llu d %llu h, since %.*s", s / S_PER_DAY, s % S_PER_DAY / S_PER_HOUR,
-		             len, started.data);
-	else if (s >= S_PER_HOUR)
-		table_printf(table, "%llu h %llu min, since %.*s", s / S_PER_HOUR, s % S_PER_HOUR / 60, len,
-		             started.data);
-	else
-		table_printf(table, "%llu min %llu s, since %.*s", s / 60, s % 60, len, started.data);
+	time_span_add(&text, number_of(members, RUNNING));
+	table_printf(table, "%.*s, since %.*s", (int)text.len, text.data, len, started.data);
+	table->text.failed |= text.failed;
+	buffer_free(&text);
 }
 
 static void add_usage(struct table *table, const struct json_member *members)
