@@ -41,12 +41,13 @@ extern "C" {
 struct weir_redis_options {
 	const char *url;          /**< redis://, redis+unix://, redis-cluster:// or redis+sentinel://,
 	                               with rediss for TLS, or valkey, see docs/rules.md; required */
-	const char *prefix;       /**< begins the name of every key; default "weir:" */
+	const char *prefix;       /**< begins the name of every key, 64 bytes at most, without { and };
+	                               default "weir:" */
 	uint64_t timeout_ns;      /**< of a call, 1 ms to a minute; default 20 ms */
 	uint64_t denied_cache_ns; /**< for this time a denial may be repeated without asking Redis, a
 	                               minute at most; default 1 s, WEIR_ZERO for never */
 	uint64_t nodes;           /**< servers that share the quota of a `local` limit while Redis is
-	                               unavailable; default as the rule file says */
+	                               unavailable, 65,536 at most; default as the rule file says */
 	uint64_t capacity;        /**< keys of such limits in memory; default 1,000,000 */
 	uint64_t reserved[6];
 };

@@ -215,20 +215,21 @@ enum weir_breaker_preset {
 struct weir_breaker_options {
 	enum weir_breaker_preset preset;
 	uint32_t failure_percent;   /**< opens at this share of failed calls, 1 to 100; default 50 */
-	uint32_t failures;          /**< opens at this many failed calls of the window, 1 to 1,000,000,
-	                                 in place of minimum and failure_percent; default: not used */
+	uint32_t failures;          /**< opens at this many failed calls of the window, 1 to 1,000,000
+	                                 and at most `calls`, in place of minimum and failure_percent;
+	                                 default: not used */
 	uint32_t slow_percent;      /**< opens at this share of slow calls, 1 to 100; default 100 */
 	uint32_t probes;            /**< half-open: this many calls decide, 1 to 100; default 1 */
 	uint32_t judge_only;        /**< 1: phases and counts as ever, but every request passes */
 	uint64_t window_ns;         /**< 1 ms to a year; default 10 s */
 	uint64_t calls;             /**< the window is the last so many calls, 1 to 1,000, in place of
 	                                 window_ns; default: not used */
-	uint64_t minimum;           /**< judges only a window with this many calls, 1 to 1,000,000;
-	                                 default 20 */
+	uint64_t minimum;           /**< judges only a window with this many calls, 1 to 1,000,000, or
+	                                 with `calls` if that is less; default 20 */
 	uint64_t slow_ns;           /**< longer calls are slow, a year at most; default: no call is */
 	uint64_t sleep_ns;          /**< time that it stays open, 1 ms to a year; default 5 s */
 	uint64_t sleep_max_ns;      /**< each failed probe doubles the time that it stays open, up to
-	                                 this, +-10%; 1 ms to a year; default sleep_ns */
+	                                 this, +-10%; 1 ms to a year; default, and at least, sleep_ns */
 	uint64_t ramp_ns;           /**< once closed, it goes from 10% to 100% of calls in this time, a
 	                                 year at most; default sleep_ns, WEIR_ZERO for all at once */
 	uint64_t probe_timeout_ns;  /**< a probe without a report counts as failed after this time,
@@ -306,15 +307,16 @@ struct weir_limit_options {
 	uint64_t warm_up_ns;          /**< warm_up: a cold key is warm after this time of use, 1 ms to
 	                                   a year, and at most 2^32 requests; default 10 s */
 	uint64_t max_wait_ns;         /**< pacer, warm_up, concurrency, adaptive, leaky_queue: the
-	                                   longest wait for a turn or a place, a year at most; default
-	                                   30 s, of leaky_queue as long as there is room; WEIR_ZERO for
-	                                   no wait */
+	                                   longest wait for a turn, or in the `queue` for a place, a
+	                                   year at most; default 30 s, of leaky_queue as long as there
+	                                   is room; WEIR_ZERO for no wait */
 	double deny;                  /**< random: the share that is denied, 0 to 1; default none */
 	double cold;                  /**< warm_up: a cold key's first turn takes this many T, 1 to
 	                                   10,000, to thousandths; default 3 */
 	uint64_t retry_ns;            /**< random, concurrency, breaker, throttle, adaptive:
-	                                   `retry_after_ns` of a denial where nothing better is known, a
-	                                   year at most; default 1 s */
+	                                   `retry_after_ns` of a denial where nothing better is known;
+	                                   after as long a call that waits sees what other processes
+	                                   gave back; a year at most; default 1 s */
 	uint64_t base;                /**< base: requests a day before `rate` limits the rest; the last
 	                                   of them counts in `rate` too; 1 to 2^32 + 1 - rate.count;
 	                                   required */
@@ -388,7 +390,16 @@ WEIR_API void weir_seed(uint64_t seed);
 /* ------------------------------------------------------------------------- */
 /* Decisions: answers to requests, and permits                               */
 
-/** Every reason with its text: X(name, text). */
+/**
+ * Every reason with its text: X(name, text). Look at `allowed` first: OK, HIT_QUOTA, LISTED,
+ * STORE_OPEN and STORE_LOCAL are reasons of allowed requests.
+ *
+ * OK; HIT_QUOTA: the last one of a window that begins and ends; OVER_LIMIT; QUEUE_FULL: too many
+ * wait already; WAIT_TOO_LONG: it can't pass by its deadline, or did not; SHED: drawn to be denied,
+ * or over an adaptive limit's share; BREAKER_OPEN; LISTED: a rule answered by itself, either way;
+ * STORE_FAILURE: Redis did not answer; NO_ROOM: the table is full; STORE_OPEN and STORE_LOCAL:
+ * allowed without Redis, by `on_store_failure`.
+ */
 #define WEIR_REASON_LIST(X)                                                    \
 	X(OK, "ok")                                                                \
 	X(HIT_QUOTA, "hit_quota")                                                  \
@@ -708,9 +719,8 @@ WEIR_API int weir_peek(weir_table *table, const weir_limit *limit, struct weir_k
  * In one process, the threads that wait for a key of a limit are served in the order of their
  * calls. Calls that do not wait, and those of other processes, may come in between. The first
  * thread gets what this process refunds or resets at once. Waiting takes no processor time, and
- * goes on through signals and steps of the clock. The call waits no longer than the limit's own
- * `max_wait_ns`. Where the limit sets `queue`, at most so many threads wait
- * (WEIR_REASON_QUEUE_FULL).
+ * goes on through signals and steps of the clock. Where the limit has a `queue`, at most so many
+ * threads wait (WEIR_REASON_QUEUE_FULL), and none longer than its `max_wait_ns`.
  *
  * Errors: as weir_acquire; EINVAL (reserved; both a time and a deadline; `permits`), ERANGE (no
  * such priority), ENOMEM, ECOST (also if turns of that cost are too far apart for the deadline).

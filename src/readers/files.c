@@ -134,8 +134,11 @@ static int check_order(struct weir_config *config, const struct yaml_rules *yaml
                        const struct weir_config_files *files)
 {
 	const struct rules_rule *rule = yaml_rules->rules;
+	size_t koala_files = 0;
 
-	if (yaml_rules->rule_count == 0 || config->order == RULES_FIRST || files->count == 1)
+	for (size_t i = 0; i < files->count; i++)
+		koala_files += is_koala(files->paths[i]);
+	if (yaml_rules->rule_count == 0 || config->order == RULES_FIRST || koala_files == 0)
 		return WEIR_OK;
 	return remark_add(
 	           config, REMARK_ERROR(rule->file, rule->line, rule->column),

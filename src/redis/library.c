@@ -14,6 +14,8 @@
 #define TIMEOUT_MAX_NS        (60 * NS_PER_S)
 #define DENIED_DEFAULT_NS     NS_PER_S
 #define DENIED_MAX_NS         (60 * NS_PER_S)
+#define PREFIX_MAX            64
+#define NODES_MAX             65536
 
 /* An option of 0 means its default; WEIR_ZERO stands for a real 0. */
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
@@ -35,6 +37,16 @@ static int check_redis_options(const struct weir_redis_options *options, struct 
 			return error_set(error, WEIR_EINVAL, "reserved: expected 0, found something else");
 	if (!options->url)
 		return error_set(error, WEIR_EINVAL, "url: expected the URL of a Redis, found none");
+	if (strlen(out->prefix) > PREFIX_MAX)
+		return error_set(error, WEIR_ERANGE, "prefix: expected %d bytes at most, found %zu", PREFIX_MAX,
+		                 strlen(out->prefix));
+	if (strpbrk(out->prefix, "{}"))
+		return error_set(error, WEIR_EINVAL,
+		                 "prefix: expected no { and }, which say where in a cluster a key lies, found \"%s\"",
+		                 out->prefix);
+	if (options->nodes > NODES_MAX)
+		return error_set(error, WEIR_ERANGE, "nodes: expected %d at most, found %ju", NODES_MAX,
+		                 (uintmax_t)options->nodes);
 	if (out->timeout_ns < TIMEOUT_MIN_NS || out->timeout_ns > TIMEOUT_MAX_NS)
 		return error_set(error, WEIR_ERANGE, "timeout_ns: expected 1 ms to a minute, found %ju ns",
 		                 (uintmax_t)out->timeout_ns);

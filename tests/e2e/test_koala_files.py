@@ -64,6 +64,8 @@ def test_conflicts_between_files_name_both_places(tmp_path):
     done = run("lint", *both("-c", [ours, one, other]))
     assert f"{other}: error: expected at most one YAML file, found another beside {ours}" in done.stderr
     assert f"{ours}:2:9: error: expected `order: first`" in done.stderr
+    alone = run("lint", "-c", ours, "-c", other).stderr
+    assert alone == f"{other}: error: expected at most one YAML file, found another beside {ours}\n"
     assert f"{one}:2:66: error: expected each limit once, found \"1\" again; the other one is at {ours}:1:11" in done.stderr
     server = subprocess.run([WEIR, "serve", *both("-c", [one, two])], capture_output=True, text=True,
                             timeout=PATIENCE, check=False)

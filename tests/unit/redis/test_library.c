@@ -82,6 +82,12 @@ static void options_are_checked(void **state)
 	    {{.url = "redis://h", .timeout_ns = 61 * NS_PER_S}, WEIR_ERANGE, "timeout_ns"},
 	    {{.url = "redis://h", .denied_cache_ns = 61 * NS_PER_S}, WEIR_ERANGE, "denied_cache_ns"},
 	    {{.url = "redis://h", .capacity = WEIR_CAPACITY_MAX + 1}, WEIR_ERANGE, ""},
+	    {{.url = "redis://h", .prefix = "{a}"}, WEIR_EINVAL, "prefix: expected no { and }"},
+	    {{.url = "redis://h", .nodes = 65537}, WEIR_ERANGE, "nodes: expected 65536 at most"},
+	    {{.url = "redis://h",
+	      .prefix = "a long prefix, a long prefix, a long prefix, a long prefix, a lon"},
+	     WEIR_ERANGE,
+	     "prefix: expected 64 bytes at most, found 65"},
 	    {{.url = "redis://h", .reserved = {0, 1}}, WEIR_EINVAL, "reserved"},
 	    {{.url = "redis://u:hunter2@h:x"}, WEIR_EINVAL, "port"},
 	};
