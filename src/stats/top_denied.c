@@ -198,6 +198,30 @@ void top_count_denial(struct top *top, size_t index, uint64_t hash, const char *
 	pthread_mutex_unlock(&loop->mutex);
 }
 
+static bool is_pair(const struct name *name, const char *limit, struct slice key)
+{
+	return name->limit && key.len <= TOP_KEY_MAX && name->key_len == key.len &&
+	       memcmp(name->key, key.data, key.len) == 0 && strcmp(name->limit, limit) == 0;
+}
+
+bool top_find(struct top *top, const char *limit, struct slice key, uint64_t *hash)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < top->loop_count && !found; i++) {
+		struct loop *loop = &top->loops[i];
+
+		pthread_mutex_lock(&loop->mutex);
+		for (size_t j = 0; j < TOP_COUNTERS && !found; j++)
+			if (is_pair(&loop->names[j], limit, key)) {
+				*hash = loop->hashes[j];
+				found = true;
+			}
+		pthread_mutex_unlock(&loop->mutex);
+	}
+	return found;
+}
+
 /* A pair and its counts, as copied from the counters. */
 struct entry {
 	uint64_t hash;

@@ -42,6 +42,9 @@ void top_count_denial(struct top *top, size_t loop, uint64_t hash, const char *l
  */
 bool top_count_known(struct top *top, size_t loop, uint64_t hash, uint64_t now_ns);
 
+/** Finds a counted pair by the name of its limit and the whole key; fills in *hash. */
+bool top_find(struct top *top, const char *limit, struct slice key, uint64_t *hash);
+
 struct top_entry {
 	const char *limit;
 	struct slice key; /* the bytes of it that were kept */

@@ -256,6 +256,30 @@ def test_a_breaker_is_forced_and_released(serve, show):
     wait(browser, "!byId('confirm').open && !document.querySelector('#breakers tbody').innerText.includes('forced')")
 
 
+def test_the_buttons_force_keys_that_the_page_shows_by_another_text(serve, show):
+    server = serve(config="""
+limits: { all: { algorithm: breaker, minimum: 1, sleep: 1h }, tokens: { algorithm: breaker, minimum: 1, sleep: 1h } }
+rules:
+  - { name: all, match: { purpose: s }, limits: [all] }
+  - { name: token, match: { purpose: t }, key: [header.x-api-key], limits: [tokens] }
+""")
+    digest = server.post("/v1/key", {"key": "s3cret"}).json["digest"]
+    for attributes, name in (({"purpose": "s"}, "(no key)"), ({"purpose": "t", "header.x-api-key": "s3cret"}, digest)):
+        permit = server.post("/v1/acquire", {"attributes": attributes}).json["permit"]
+        server.post("/v1/report", {"permit": permit, "outcome": "failure"})
+        assert server.post("/v1/acquire", {"attributes": attributes}).status == 503
+        browser = show(server)
+        wait_for_text(browser, "#breakers", name)
+        click(browser, "#breakers button", "Close…")
+        wait_for_text(browser, "#confirm", f"“{name}”")
+        click(browser, "#confirm button", "Close the breaker")
+        wait_for_text(browser, "#breakers", "forced closed")
+        assert server.post("/v1/acquire", {"attributes": attributes}).status == 200
+        click(browser, "#breakers button", "Release…")
+        click(browser, "#confirm button", "Release the breaker")
+        wait_for_text(browser, "#breakers", "All breakers are closed.")
+
+
 def test_a_refusal_of_the_server_is_shown(serve, show):
     server = serve(config=CONFIG)
     browser = show(server)

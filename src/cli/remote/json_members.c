@@ -53,6 +53,13 @@ struct slice json_value_text(struct slice value)
 	return value;
 }
 
+struct slice json_value_key(struct slice value)
+{
+	struct slice key = json_value_text(value);
+
+	return key.len > 0 ? key : SLICE("(no key)");
+}
+
 uint64_t json_value_u64(struct slice value)
 {
 	uint64_t number;

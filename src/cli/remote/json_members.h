@@ -31,6 +31,8 @@ bool json_list_next(struct json *list, struct slice *value);
  * value.
  */
 struct slice json_value_text(struct slice value);
+/** The same for the name of a key, or "(no key)" for the empty key. */
+struct slice json_value_key(struct slice value);
 /** The value as a number; 0 if it is none, or not a whole number. */
 uint64_t json_value_u64(struct slice value);
 bool json_value_is_true(struct slice value);

@@ -18,7 +18,7 @@ static int reset_key(const struct server_flags *server, const struct question *q
 	}
 	command_print_escaped(stdout, question->limit);
 	putchar(' ');
-	command_print_escaped(stdout, question->key);
+	command_print_escaped(stdout, *question->key ? question->key : "(no key)");
 	/* The answer does not say whether there was any use, so neither does this line. */
 	printf(": no use is kept now");
 	if (answer.quota > 0)

@@ -96,7 +96,7 @@ static void add_breaker(struct buffer *out, struct slice item)
 	json_members_read(item, members, 2);
 	append_value(out, members[0].value);
 	buffer_add(out, " ", 1);
-	append_value(out, members[1].value);
+	buffer_add_slice(out, json_value_key(members[1].value));
 }
 
 /* Appends `before` and the text of a value, or nothing if there is no such member. */
@@ -121,7 +121,10 @@ static void add_switched(struct buffer *out, struct slice item)
 		buffer_add_text(out, " denies ");
 		buffer_add_slice(out, members[DENY].value);
 	}
-	append_member(out, " ", members[KEY].value);
+	if (members[KEY].value.data) {
+		buffer_add(out, " ", 1);
+		buffer_add_slice(out, json_value_key(members[KEY].value));
+	}
 	append_member(out, " forced ", members[STATE].value);
 	append_member(out, " by ", members[BY].value);
 	append_member(out, " at ", members[AT].value);

@@ -122,25 +122,43 @@ uint64_t engine_apply_observed(const struct decision_context *context, const str
 }
 
 /* For an operator who forces a breaker open or closed, or ends that. */
-int engine_force(const struct decision_context *context, const struct weir_limit *limit,
-                 struct slice key, enum weir_force force, uint64_t until_ns)
+static int force_step(const struct decision_context *context, const struct plan_step *step,
+                      enum weir_force force, uint64_t until_ns)
 {
 	struct algo_call call = {.op = ALGO_FORCE, .until_ns = until_ns, .force = force};
 	const struct algo_limit *decided_by;
 	struct algo_decision outcome;
+
+	if (until_ns != 0 && until_ns <= context->at.now_ns)
+		return WEIR_ERANGE;
+	run_and_report(context, step, &call, &decided_by, &outcome);
+	waitlist_wake(&context->table->waiting, step->key.hash);
+	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
+}
+
+int engine_force(const struct decision_context *context, const struct weir_limit *limit,
+                 struct slice key, enum weir_force force, uint64_t until_ns)
+{
 	struct plan plan;
 	int status;
 
 	if (!algo_can_force(&limit->algo, force))
 		return WEIR_EINVAL;
-	if (until_ns != 0 && until_ns <= context->at.now_ns)
-		return WEIR_ERANGE;
-	status = engine_prepare_limit(context->table, limit, &call, key, &plan);
-	if (status != WEIR_OK)
-		return status;
-	run_and_report(context, &plan.direct_step, &call, &decided_by, &outcome);
-	waitlist_wake(&context->table->waiting, plan.direct_step.key.hash);
-	return outcome.reason == WEIR_REASON_NO_ROOM ? WEIR_EFULL : WEIR_OK;
+	status = engine_prepare_limit(context->table, limit, &(struct algo_call){.op = ALGO_FORCE}, key,
+	                              &plan);
+	return status == WEIR_OK ? force_step(context, &plan.direct_step, force, until_ns) : status;
+}
+
+int engine_force_hash(const struct decision_context *context, const struct weir_limit *limit,
+                      uint64_t hash, enum weir_force force, uint64_t until_ns)
+{
+	struct plan_step step = {.limit = limit};
+	int status;
+
+	if (!algo_can_force(&limit->algo, force))
+		return WEIR_EINVAL;
+	status = store_admit(context->table->store, &limit->algo, hash, &step.key);
+	return status == WEIR_OK ? force_step(context, &step, force, until_ns) : status;
 }
 
 bool engine_apply_group_operation(const struct decision_context *context,

@@ -486,6 +486,14 @@ bool engine_forget(const struct decision_context *context, const struct plan *pl
  */
 int engine_force(const struct decision_context *context, const struct weir_limit *limit,
                  struct slice key, enum weir_force force, uint64_t until_ns);
+/** The same for a key whose name need not be known, by its hash. */
+int engine_force_hash(const struct decision_context *context, const struct weir_limit *limit,
+                      uint64_t hash, enum weir_force force, uint64_t until_ns);
+/**
+ * Changes the key of a direct call at this memory to the one with this hash, whose name is not
+ * known. Errors: those of weir_table_reserve.
+ */
+int engine_set_direct_hash(struct weir_table *table, uint64_t hash, struct plan *plan);
 /**
  * Applies a quorum group's operation (ALGO_GROUP_OPEN and those after it) to a key, by its hash.
  * Returns false if an operator has forced the key's phase, or if the table is full.

@@ -67,6 +67,14 @@ int engine_prepare_limit(struct weir_table *table, const struct weir_limit *limi
 	return status;
 }
 
+int engine_set_direct_hash(struct weir_table *table, uint64_t hash, struct plan *plan)
+{
+	struct plan_step *step = &plan->direct_step;
+
+	step->key_name = (struct slice){NULL, 0};
+	return store_admit(table->store, &step->limit->algo, hash, &step->key);
+}
+
 void engine_fetch(const struct weir_table *table, const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->step_count; i++)

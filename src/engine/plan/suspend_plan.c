@@ -62,7 +62,7 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 		step->key = store_key(table->store, &step->limit->algo, step->key.hash);
 		if (step->key_name.len > 0)
 			memcpy(names, step->key_name.data, step->key_name.len);
-		step->key_name.data = names;
+		step->key_name.data = step->key_name.data ? names : NULL;
 		names += step->key_name.len;
 	}
 }

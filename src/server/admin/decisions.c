@@ -9,6 +9,7 @@
 
 #include "base/number.h"
 #include "engine/engine.h"
+#include "engine/table.h"
 #include "server/admin/key_phases.h"
 #include "server/denials/denial_keeper.h"
 
@@ -146,6 +147,20 @@ static size_t record_viewed_phase(struct decider *decider, const struct plan_ste
 	return decision.phase_change_count;
 }
 
+/* Sets the name of the step's key, or its digest. A permit may name a key only by its hash. */
+static void set_key_text(const struct decider *decider, const struct plan_step *step,
+                         struct key_phase *key)
+{
+	const struct store *store = decider->shared->table->store;
+	char digest[KEY_DIGEST_TEXT];
+
+	if (step->key_name.len > 0)
+		key_phases_set_text(key, step->key_is_secret ? KEY_TEXT_DIGEST : KEY_TEXT_NAME,
+		                    name_or_digest(decider, step, digest));
+	else if (key->hash == store_hash(store, key->limit, "", 0))
+		key_phases_set_text(key, KEY_TEXT_NAME, SLICE("")); /* a key that is empty */
+}
+
 /* Records the phase of a key that has changed or is new here, and logs and counts the changes. */
 __attribute__((noinline)) static void record_and_log_phase(struct decider *decider,
                                                            const struct plan_step *step,
@@ -157,9 +172,8 @@ __attribute__((noinline)) static void record_and_log_phase(struct decider *decid
 	const struct named_counters *limit = decider->config->limit_counters[index];
 	struct algo_phase_change changes[ALGO_PHASE_CHANGES_MAX];
 	size_t n = decision->phase_change_count;
-	char digest[KEY_DIGEST_TEXT];
 
-	key_phases_set_name(&key, name_or_digest(decider, step, digest));
+	set_key_text(decider, step, &key);
 	memcpy(changes, decision->phase_changes, sizeof changes);
 	if (n > 0)
 		key_phases_record(decider->shared->phases, &key);

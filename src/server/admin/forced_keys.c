@@ -101,20 +101,25 @@ static uint64_t end_by_table_clock(const struct decision_context *context,
  * table refuses, an earlier record stays as it was.
  */
 static int force_key(struct forced_keys *forced, const struct decision_context *context,
-                     const weir_limit *limit, struct slice key, const struct key_phase *key_record,
+                     const weir_limit *limit, struct slice name, const struct key_phase *key,
                      const struct override *override)
 {
-	struct forced_key *item = find_forced_key(forced, key_record->hash);
-	bool ends_force = override->force == WEIR_FORCE_AUTO;
+	struct forced_key *item = find_forced_key(forced, key->hash);
+	enum weir_force force = (enum weir_force) override->force;
+	bool ends_force = force == WEIR_FORCE_AUTO;
+	uint64_t until_ns;
 	bool is_new = !item, record_is_unneeded;
 	int status = WEIR_OK;
 
 	if (!ends_force)
-		status = find_or_add_forced_key(forced, limit, key_record, &item);
+		status = find_or_add_forced_key(forced, limit, key, &item);
 	if (status != WEIR_OK)
 		return status;
-	status = engine_force(context, limit, key, (enum weir_force) override->force,
-	                      end_by_table_clock(context, override));
+	until_ns = end_by_table_clock(context, override);
+	if (name.data)
+		status = engine_force(context, limit, name, force, until_ns);
+	else
+		status = engine_force_hash(context, limit, key->hash, force, until_ns);
 	record_is_unneeded = status == WEIR_OK ? ends_force : is_new;
 	if (item && record_is_unneeded)
 		remove_forced_key(forced, item);
@@ -136,24 +141,37 @@ static void log_force(struct log *log, const char *limit, const struct key_phase
 
 /* Forces a key, logs the operator, and wakes the thread that removes forces which have ended. */
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
-                    const weir_limit *limit, struct slice key, const struct override *override)
+                    const weir_limit *limit, struct slice name, const struct key_phase *key,
+                    const struct override *override)
 {
-	struct key_phase key_record = {
-	    .hash = store_hash(context->table->store, limit->algo.identity, key.data, key.len),
-	    .limit = limit->algo.identity};
 	int status;
 
 	if (!algo_has_phases(&limit->algo))
 		return WEIR_EINVAL;
-	key_phases_set_name(&key_record, key);
 	forced_keys_lock(forced);
-	status = force_key(forced, context, limit, key, &key_record, override);
+	status = force_key(forced, context, limit, name, key, override);
 	forced_keys_unlock(forced);
 	if (status != WEIR_OK)
 		return status;
 	eventfd_write(forced->overrides->fd, 1);
-	log_force(forced->overrides->log, weir_limit_name(limit), &key_record, override);
+	log_force(forced->overrides->log, weir_limit_name(limit), key, override);
 	return WEIR_OK;
+}
+
+size_t forced_keys_find_shown(struct forced_keys *forced, uint64_t limit, struct slice text,
+                              struct key_phase *out)
+{
+	size_t n = 0;
+
+	forced_keys_lock(forced);
+	LIST_EACH (&forced->items, struct forced_key, node, item) {
+		if (item->key.limit != limit || !key_phases_shows_as(&item->key, text))
+			continue;
+		*out = item->key;
+		n++;
+	}
+	forced_keys_unlock(forced);
+	return n;
 }
 
 bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override *out)

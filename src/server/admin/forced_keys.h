@@ -31,11 +31,18 @@ void forced_keys_lock(struct forced_keys *forced);
 void forced_keys_unlock(struct forced_keys *forced);
 
 /**
- * Forces a key as override->force says, at override->at_ns, which is the time of context->at too.
- * Errors: as engine_force; EFULL if FORCED_KEYS_MAX keys are forced or the table is full; ENOMEM.
+ * Forces a key as override->force says. `name` is its whole name, or has no data if only the hash
+ * is known; `key` has the hash and the text to show. The time is override->at_ns, which is the time
+ * of context->at too. Errors: as engine_force; EFULL if FORCED_KEYS_MAX keys are forced or the
+ * table is full; ENOMEM.
  */
 int forced_keys_set(struct forced_keys *forced, const struct decision_context *context,
-                    const weir_limit *limit, struct slice key, const struct override *override);
+                    const weir_limit *limit, struct slice name, const struct key_phase *key,
+                    const struct override *override);
+
+/** As key_phases_find_shown, for keys that are forced. */
+size_t forced_keys_find_shown(struct forced_keys *forced, uint64_t limit, struct slice text,
+                              struct key_phase *out);
 
 /** Whether an operator has forced the key of that hash; if so, fills in `out`. */
 bool forced_keys_find(struct forced_keys *forced, uint64_t hash, struct override *out);

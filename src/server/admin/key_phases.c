@@ -52,7 +52,7 @@ void key_phases_close(struct key_phases *phases)
 	free(phases);
 }
 
-/* Writes "#" and 8 digits, by which operators can tell secret keys apart. */
+/* Writes "#" and 8 digits, by which operators can tell keys without a name apart. */
 struct slice key_phases_hash_text(uint64_t hash, char text[KEY_PHASES_HASH_TEXT])
 {
 	int len = snprintf(text, KEY_PHASES_HASH_TEXT, "#%08x",
@@ -71,7 +71,7 @@ const char *key_phases_text(const struct key_phase *key, char out[KEY_PHASES_TEX
 	char hash_text[KEY_PHASES_HASH_TEXT];
 	struct slice name = {key->name, key->len};
 
-	if (name.len == 0)
+	if (key->text_kind == KEY_TEXT_HASH)
 		name = key_phases_hash_text(key->hash, hash_text);
 	for (size_t i = 0; i < name.len; i++) /* a NUL would end the text */
 		out[i] = name.data[i] ? name.data[i] : '?';
@@ -102,14 +102,15 @@ bool key_phases_knows(const struct key_phases *phases, uint64_t hash, enum break
 	return i < SET_KEYS && recorded_phase(set, i) == phase;
 }
 
-void key_phases_set_name(struct key_phase *key, struct slice name)
+void key_phases_set_text(struct key_phase *key, enum key_text kind, struct slice text)
 {
-	size_t len = u64_min(name.len, KEY_PHASES_NAME_MAX);
+	size_t len = u64_min(text.len, KEY_PHASES_NAME_MAX);
 
+	key->text_kind = (uint8_t)kind;
 	key->len = (uint8_t)len;
-	key->is_truncated = name.len > len;
+	key->is_truncated = text.len > len;
 	if (len > 0)
-		memcpy(key->name, name.data, len);
+		memcpy(key->name, text.data, len);
 }
 
 /* A free slot, or that of a closed key, or SET_KEYS if no key of the set is closed. */
@@ -126,8 +127,16 @@ static size_t find_slot_for_new_key(struct set *set)
 	return i;
 }
 
+/* A key that was secret in an earlier request stays so: a report has its name, but not the rule. */
+static bool must_copy_name(const struct key_phase *key, const struct key_phase *recorded)
+{
+	return key->text_kind == KEY_TEXT_HASH ||
+	       (key->text_kind == KEY_TEXT_NAME && recorded->text_kind == KEY_TEXT_DIGEST);
+}
+
 static void copy_name(struct key_phase *key, const struct key_phase *recorded)
 {
+	key->text_kind = recorded->text_kind;
 	key->len = recorded->len;
 	key->is_truncated = recorded->is_truncated;
 	memcpy(key->name, recorded->name, sizeof key->name);
@@ -148,13 +157,13 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 	i = find_hash(set, key->hash);
 	if (i < SET_KEYS) {
 		before = recorded_phase(set, i);
-		if (key->len == 0)
+		if (must_copy_name(key, &set->keys[i]))
 			copy_name(key, &set->keys[i]);
-	} else if (key->len > 0 || key->phase != BREAKER_CLOSED) {
+	} else if (key->text_kind != KEY_TEXT_HASH || key->phase != BREAKER_CLOSED) {
 		i = find_slot_for_new_key(set);
 	}
-	if (key->len == 0)
-		key_phases_set_name(key, key_phases_hash_text(key->hash, text));
+	if (key->text_kind == KEY_TEXT_HASH)
+		key_phases_set_text(key, KEY_TEXT_HASH, key_phases_hash_text(key->hash, text));
 	if (i < SET_KEYS) {
 		set->keys[i] = *key;
 		atomic_store_explicit(&set->phases[i], key->phase, memory_order_relaxed);
@@ -162,6 +171,45 @@ enum breaker_phase key_phases_record(struct key_phases *phases, struct key_phase
 	}
 	pthread_mutex_unlock(&phases->mutex);
 	return before;
+}
+
+bool key_phases_shows_as(const struct key_phase *key, struct slice text)
+{
+	char shown[KEY_PHASES_TEXT_MAX];
+
+	return (key->text_kind != KEY_TEXT_NAME || key->is_truncated) &&
+	       slice_equal(slice_of(key_phases_text(key, shown)), text);
+}
+
+size_t key_phases_find_shown(struct key_phases *phases, uint64_t limit, struct slice text,
+                             struct key_phase *out)
+{
+	size_t n = 0;
+
+	pthread_mutex_lock(&phases->mutex);
+	for (size_t i = 0; i < KEY_PHASES_KEPT; i++) {
+		const struct key_phase *key = &phases->sets[i / SET_KEYS].keys[i % SET_KEYS];
+
+		if (key->limit != limit || key->hash == 0 || !key_phases_shows_as(key, text))
+			continue;
+		*out = *key;
+		n++;
+	}
+	pthread_mutex_unlock(&phases->mutex);
+	return n;
+}
+
+bool key_phases_has_name(struct key_phases *phases, uint64_t hash)
+{
+	const struct set *set = &phases->sets[set_of(hash)];
+	bool has_name;
+	size_t i;
+
+	pthread_mutex_lock(&phases->mutex);
+	i = find_hash(set, hash);
+	has_name = i < SET_KEYS && set->keys[i].text_kind == KEY_TEXT_NAME;
+	pthread_mutex_unlock(&phases->mutex);
+	return has_name;
 }
 
 size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out, size_t max)

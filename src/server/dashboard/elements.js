@@ -8,6 +8,9 @@ function el(tag, properties, ...children) {
 	return element;
 }
 
+/* A limit without a key counts all requests under the empty key. */
+const keyText = key => key || "(no key)";
+
 const byId = id => document.getElementById(id);
 const may = new Set(document.documentElement.dataset.may.split(" "));
 

@@ -20,7 +20,7 @@ async function peek(names, key) {
 
 function stateRow(state, key) {
 	const reset = el("button", {type: "button", onclick: () => confirmFirst({
-		question: `Reset the key “${key}” of the limit “${state.limit}”?`,
+		question: `Reset the key “${keyText(key)}” of the limit “${state.limit}”?`,
 		consequence: "The limit forgets what it has counted for the key. Other keys stay as they are.",
 		path: "/v1/reset", body: {limit: state.limit, key}, text: "Reset", done: () => lookUp(key),
 	})}, "Reset…");

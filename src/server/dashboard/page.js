@@ -74,13 +74,13 @@ function showStatus() {
 
 function showTop() {
 	rows(byId("top"), top10.map(({limit, key, denied}) => el("tr", {},
-		el("td", {}, el("button", {type: "button", className: "link", onclick: () => { lookUp(key); byId("key").scrollIntoView({block: "nearest"}); }}, key)),
+		el("td", {}, el("button", {type: "button", className: "link", onclick: () => { lookUp(key); byId("key").scrollIntoView({block: "nearest"}); }}, keyText(key))),
 		el("td", {}, limit), el("td", {className: "number"}, count(denied)))), 3, "No key was denied in the last minutes.");
 }
 
 function forceButton(limit, key, state, text, consequence) {
 	return el("button", {type: "button", onclick: () => confirmFirst({
-		question: `${text} the breaker of “${key}” in “${limit}”?`, consequence, path: "/v1/breaker", body: {limit, key, state},
+		question: `${text} the breaker of “${keyText(key)}” in “${limit}”?`, consequence, path: "/v1/breaker", body: {limit, key, state},
 		text: `${text} the breaker`, done: askLimits,
 	})}, `${text}…`);
 }
@@ -91,7 +91,7 @@ function showBreakers() {
 	const section = byId("breakers");
 	section.hidden = limits.length === 0;
 	rows(section.querySelector("table"), keys.slice(0, ROWS).map(({limit, key, phase, switched}) => el("tr", {},
-		el("td", {}, limit), el("td", {}, key),
+		el("td", {}, limit), el("td", {}, keyText(key)),
 		el("td", {}, el("span", {className: phase.includes("open") && phase !== "half_open" ? "tag bad" : "tag"}, phase.replaceAll("_", " ")),
 			...(switched ? [el("div", {className: "note"}, `by ${switched.by}${switched.until ? ` until ${timeText(switched.until)}` : ""}`)] : [])),
 		el("td", {className: "actions"}, ...(may.has("admin") ? [el("div", {className: "buttons"},
@@ -112,7 +112,7 @@ async function showAdaptive() {
 	const known = top10.filter(({limit}) => configuration.byName.get(limit)?.algorithm === "adaptive").slice(0, 10);
 	const answers = known.length ? await ask("/v1/batch", known.map(({limit, key}) => ({op: "peek", limit, key}))) : [];
 	rows(section.querySelector("table"), answers.map((answer, i) => ({...answer, ...known[i]})).filter(answer => !answer.error).map(answer =>
-		el("tr", {}, el("td", {}, answer.limit), el("td", {}, answer.key), el("td", {className: "number"}, count(answer.quota)),
+		el("tr", {}, el("td", {}, answer.limit), el("td", {}, keyText(answer.key)), el("td", {className: "number"}, count(answer.quota)),
 			el("td", {className: "number"}, count(answer.quota - answer.remaining)))), 4, "No adaptive limit has denied a request lately.");
 	section.querySelector("p.note").textContent = "Shown are keys that were denied lately.";
 }

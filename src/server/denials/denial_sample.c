@@ -336,6 +336,33 @@ void denial_sample_list(struct denial_sample *sample, const struct denial_filter
 	buffer_add(out, "]", 1);
 }
 
+/* Whether the slot's denial, if it has one, is by the limit and shows the key. */
+static bool shows_key(const struct slot *slot, struct slice limit, struct slice key)
+{
+	struct slice text = {slot->text.data, slot->text.len};
+
+	if (slot->text.failed || slot->text.len == 0)
+		return false;
+	cut(&text, slot->json_len);
+	if (!slice_equal(cut(&text, slot->key_len), key))
+		return false;
+	cut(&text, slot->values_len);
+	return slice_equal(cut(&text, slot->limit_len), limit);
+}
+
+bool denial_sample_has_key(struct denial_sample *sample, struct slice limit, struct slice key)
+{
+	bool found = false;
+	uint64_t n;
+
+	lock_sample(sample);
+	n = u64_min(count_kept(sample), DENIAL_SEARCHED_MAX);
+	for (uint64_t i = 1; i <= n && !found; i++)
+		found = shows_key(&sample->slots[(sample->next - i) % sample->slot_count], limit, key);
+	unlock_sample(sample);
+	return found;
+}
+
 size_t denial_sample_count(struct denial_sample *sample, uint64_t *oldest_ns)
 {
 	size_t n;

@@ -100,6 +100,10 @@ struct denial_filter {
 void denial_sample_list(struct denial_sample *sample, const struct denial_filter *filter,
                         struct buffer *out);
 
+/** Whether one of the newest DENIAL_SEARCHED_MAX kept denials by the limit shows this key. */
+#define DENIAL_SEARCHED_MAX 1000 /* as many as an operator may list at once */
+bool denial_sample_has_key(struct denial_sample *sample, struct slice limit, struct slice key);
+
 /** How many the sample can keep; 0 without one. */
 size_t denial_sample_capacity(const struct denial_sample *sample);
 /** How many are kept now, and when the oldest of them was (Unix; 0 for none). */

@@ -17,6 +17,7 @@
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
+#include "server/admin/shown_keys.h"
 #include "server/dashboard/dashboard.h"
 #include "server/history/history_answer.h"
 #include "server/requests/adhoc_key.h"
@@ -144,6 +145,8 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		work_fail_cost(decider, work);
 	else
 		work_set_status(work, status);
+	if (work->status == WEIR_OK && r->op == REQUEST_RESET)
+		shown_keys_set_reset(decider, work, limit, r->key);
 	if (work->status == WEIR_OK)
 		prepare_permit(decider, work, r);
 }

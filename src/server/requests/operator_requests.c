@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "server/access/client_login.h"
+#include "server/admin/shown_keys.h"
 #include "server/requests/work_error.h"
 #include "wait/waitlist.h"
 
@@ -104,16 +105,24 @@ void operator_shed(struct decider *decider, struct work *work, struct reply *rep
 
 void operator_force(struct decider *decider, struct work *work, struct reply *reply)
 {
-	struct override override = {.force = work->full_request->force};
+	const struct request *request = work->full_request;
+	struct override override = {.force = request->force};
 	const weir_limit *limit = fill_override(decider, work, &override);
+	struct shown_key shown;
+	const char *expected;
 
 	(void)reply;
 	if (!limit)
 		return;
+	expected = shown_keys_find(decider, limit, request->key, &shown);
+	if (expected) {
+		work_fail_name(decider, work, WEIR_EINVAL, expected, request->key);
+		return;
+	}
 	decider->forced_by = override.by; /* for the events of the phase change */
 	set_override_status(decider, work,
 	                    forced_keys_set(&decider->shared->forced, &decider->context, limit,
-	                                    work->full_request->key, &override),
+	                                    shown.name, &shown.key, &override),
 	                    "a limit whose keys can be forced");
 	decider->forced_by = NULL;
 }

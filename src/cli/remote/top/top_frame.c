@@ -98,7 +98,7 @@ static void add_breakers(struct table *table, struct slice breakers)
 			continue;
 		json_members_read(item, members, 2);
 		limit = json_value_text(members[0].value);
-		key = json_value_text(members[1].value);
+		key = json_value_key(members[1].value);
 		table_printf(table, "open breakers: %.*s %.*s", (int)u64_min(limit.len, 100), limit.data,
 		             (int)u64_min(key.len, 100), key.data);
 	}
@@ -187,7 +187,7 @@ static void add_keys(struct table *table, struct slice top)
 		struct json_member members[] = {{"key", {0}}, {"limit", {0}}, {"denied", {0}}};
 
 		json_members_read(item, members, 3);
-		table_add(table, json_value_text(members[0].value));
+		table_add(table, json_value_key(members[0].value));
 		table_add(table, json_value_text(members[1].value));
 		table_printf(table, "%llu", (unsigned long long)json_value_u64(members[2].value));
 	}

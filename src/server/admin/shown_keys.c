@@ -1,0 +1,109 @@
+/* shown_keys.c: finds a key by the text that lists show for it (shown_keys.h). */
+#include "server/admin/shown_keys.h"
+
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/table.h"
+#include "server/requests/work_error.h"
+
+#define HASH_DIGITS 8
+#define ELLIPSIS    "…"
+
+static bool are_hex_digits(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!memchr("0123456789abcdef", text.data[i], 16))
+			return false;
+	return true;
+}
+
+static bool is_digest(struct slice text)
+{
+	return text.len == KEY_DIGEST_TEXT - 1 && are_hex_digits(text);
+}
+
+static bool is_hash(struct slice text)
+{
+	return text.len == 1 + HASH_DIGITS && text.data[0] == '#' &&
+	       are_hex_digits((struct slice){text.data + 1, HASH_DIGITS});
+}
+
+static bool is_truncated_name(struct slice text)
+{
+	size_t end = strlen(ELLIPSIS);
+
+	return text.len == KEY_PHASES_NAME_MAX + end &&
+	       memcmp(text.data + KEY_PHASES_NAME_MAX, ELLIPSIS, end) == 0;
+}
+
+/* Counts the keys with phases that are shown so, and copies one of them. */
+static size_t find_with_phase(const struct decider *decider, uint64_t limit, struct slice text,
+                              struct key_phase *key)
+{
+	struct worker_shared *shared = decider->shared;
+	size_t n = key_phases_find_shown(shared->phases, limit, text, key);
+
+	return n > 0 ? n : forced_keys_find_shown(&shared->forced, limit, text, key);
+}
+
+/* Whether the list of denials shows this digest for a key of the limit. */
+static bool is_listed_digest(const struct decider *decider, const weir_limit *limit,
+                             struct slice text)
+{
+	bool shows_digests = decider->config->rules->denials.key != RULES_DENIAL_FULL;
+
+	return shows_digests && is_digest(text) && decider->shared->denials &&
+	       denial_sample_has_key(decider->shared->denials, slice_of(weir_limit_name(limit)), text);
+}
+
+const char *shown_keys_find(const struct decider *decider, const weir_limit *limit,
+                            struct slice text, struct shown_key *out)
+{
+	const struct weir_table *table = decider->shared->table;
+	struct key_phase found = {.limit = limit->algo.identity, .text_kind = KEY_TEXT_DIGEST};
+	bool has_phases = algo_has_phases(&limit->algo), is_name;
+	struct key_phase *key = &out->key;
+	size_t n = 0;
+
+	out->name = text.data ? text : SLICE("");
+	*key = (struct key_phase){
+	    .hash = store_hash(table->store, limit->algo.identity, text.data, text.len),
+	    .limit = limit->algo.identity};
+	key_phases_set_text(key, KEY_TEXT_NAME, text);
+	if (!is_digest(text) && !is_hash(text) && !is_truncated_name(text))
+		return NULL;
+	is_name = has_phases && key_phases_has_name(decider->shared->phases, key->hash);
+	if (has_phases)
+		n = find_with_phase(decider, limit->algo.identity, text, &found);
+	if (n == 0 && is_digest(text) &&
+	    top_find(decider->shared->top, weir_limit_name(limit), text, &found.hash)) {
+		key_phases_set_text(&found, KEY_TEXT_DIGEST, text);
+		is_name = is_name || found.hash == key->hash;
+		n = found.hash == key->hash ? 0 : 1;
+	}
+	if (n + is_name > 1)
+		return "the name of a key, because several keys are shown like this";
+	if (is_name)
+		return NULL;
+	if (n == 1 && !engine_remote_store(table, limit)) {
+		*out = (struct shown_key){found, {NULL, 0}};
+		return NULL;
+	}
+	if (n == 1 || (has_phases && is_hash(text)) || is_listed_digest(decider, limit, text))
+		return "the name of a key, because this text stands for a key that can't be found by it";
+	return NULL;
+}
+
+void shown_keys_set_reset(struct decider *decider, struct work *work, const weir_limit *limit,
+                          struct slice text)
+{
+	struct shown_key shown;
+	const char *expected = shown_keys_find(decider, limit, text, &shown);
+
+	if (expected)
+		work_fail_name(decider, work, WEIR_EINVAL, expected, text);
+	else if (!shown.name.data)
+		work_set_status(
+		    work, engine_set_direct_hash(decider->shared->table, shown.key.hash, &work->plan));
+}

@@ -1,0 +1,33 @@
+/*
+ * shown_keys.h: finds the key that an operator means by a text from a list, the log or the page.
+ *
+ * These show some keys by another text than the name: a digest (of secret keys), "#" and digits of
+ * a hash (of keys whose name is unknown), or the first bytes and "…" (of long keys). As a name, such
+ * a text is another key. A request that changes a key's state therefore finds the key here first.
+ */
+#ifndef SERVER_SHOWN_KEYS_H
+#define SERVER_SHOWN_KEYS_H
+
+#include "server/requests/decider.h"
+
+struct shown_key {
+	struct key_phase key; /* its hash, and the text that lists show */
+	struct slice name;    /* the whole name; no data if only the hash is known */
+};
+
+/**
+ * Fills in the limit's key that is meant: that of this name, or the one that is shown so. Returns
+ * NULL, or what was expected in place of a text that stands for a key which can't be found, or for
+ * several.
+ */
+const char *shown_keys_find(const struct decider *decider, const weir_limit *limit,
+                            struct slice text, struct shown_key *out);
+
+/**
+ * Sets the key of a prepared reset of one limit, whose request has this text. Sets an error if the
+ * key can't be found.
+ */
+void shown_keys_set_reset(struct decider *decider, struct work *work, const weir_limit *limit,
+                          struct slice text);
+
+#endif
