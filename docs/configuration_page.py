@@ -98,7 +98,7 @@ DENIALS = {
     "key": ("`digest` or `full`", "digest", "Whether the digest of a key is kept, or the key itself."),
     "attributes": ("`rule`, `none` or a list of names", "rule", "Which attributes are kept: those that the rule uses, none "
                    "or these."),
-    "file": ("path, or `off`", "off", "A file to which denials are written, too. With a store in memory, FILE.secret beside it keeps digests the same after a restart."),
+    "file": ("path, or `off`", "off", "A file to which denials are written, too. FILE.secret and, with Redis, FILE.redis-secret beside it keep digests the same after a restart."),
     "rotate": ("size from 8kB to 1GB", "64MB", "How large the file may be before a new one begins."),
     "files": ("number from 1 to 100", "4", "How many files there are."),
     "headers": ("`yes` or `no`", "no", "Whether denied answers over HTTP name the rule, the limit and the kept denial."),

@@ -194,6 +194,87 @@ def test_denials_from_before_a_redis_are_found_and_so_are_those_from_after_it(se
     assert kept(server, f"?key={own}") == [before]
 
 
+def remembered_of(tmp_path):
+    return tmp_path / "denials.jsonl.redis-secret"
+
+
+def digest_of(server, key="ann"):
+    return server.post("/v1/key", {"key": key}).json["digest"]
+
+
+def deny_tokens(server):
+    for _ in range(3):
+        server.post("/v1/acquire", {"limit": "tokens", "key": "ann"})
+
+
+@pytest.mark.parametrize("store", ["store: {url}\n", "store: file:{path}\ncapacity: 1000\n"])
+def test_digests_are_the_same_while_the_redis_is_unavailable_at_the_start(serve, start_redis, tmp_path, store):
+    redis = start_redis()
+    config = (CONFIG % "").replace("limits:\n", "limits:\n  shared: { algorithm: fixed_window, rate: 1/h, store: \"%s\" }\n"
+                                   % redis.url) + store.format(url=redis.url, path=tmp_path / "state")
+    server = serve(config=config)
+    until(lambda: remembered_of(tmp_path).exists(), "the file")
+    digest = digest_of(server)
+    deny_tokens(server)
+    before = kept(server, "?key=ann")
+    assert len(before) >= 2 and {denial["key"] for denial in before} == {digest}
+    path = remembered_of(tmp_path)
+    first = path.read_text()
+    assert re.fullmatch("[0-9a-f]{32}\n", first) and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert redis.client.get("weir:secret") not in (first.strip(), first.strip().encode())  # by which one could make permits
+    assert server.stop() == 0
+    with redis.hung():
+        server = serve(config=config)
+        assert digest_of(server) == digest
+        assert kept(server, "?key=ann") == before
+        assert run(server, "why", "ann")[0] == 0
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    assert digest_of(server) == digest and path.read_text() == first
+    assert kept(server, "?key=ann") == before
+    # Another secret, as after a loss of the Redis's data, takes the place of the first.
+    assert server.stop() == 0
+    redis.client.flushall()
+    server = serve(config=config)
+    until(lambda: path.read_text() != first, "the other secret")
+    assert digest_of(server) != digest and kept(server, "?key=ann") == before
+    assert sorted(file.name for file in tmp_path.glob("denials.jsonl.*")) == [
+        path.name, *([secret_of(tmp_path).name] if "url" in store else [])]
+
+
+def test_denials_are_found_after_the_redis_is_left(serve, start_redis, tmp_path):
+    config = CONFIG % ""
+    server = serve(config=config + f"store: {start_redis().url}\n")
+    until(lambda: remembered_of(tmp_path).exists(), "the file")
+    deny_tokens(server)
+    before = kept(server, "?key=ann")
+    digest = digest_of(server)
+    server = stop_and_start(server, serve, config=config)
+    assert digest_of(server) != digest
+    assert kept(server, "?key=ann") == before and len(before) >= 2
+
+
+def make_empty(path):
+    path.write_text("")
+
+
+@pytest.mark.parametrize("make, message", [(link_to_another, "found a symbolic link"), (make_empty, "found a shorter one"),
+                                           (os.mkfifo, "found another kind")], ids=["symbolic link", "empty", "fifo"])
+def test_a_remembered_secret_that_is_damaged_is_replaced(serve, start_redis, tmp_path, make, message):
+    path = remembered_of(tmp_path)
+    make(path)
+    config = CONFIG % "" + f"store: {start_redis().url}\n"
+    server = serve(config=config)
+    assert any("digests_not_kept" in line and message in line and path.name in line for line in server.log)
+    until(lambda: path.is_file() and not path.is_symlink() and len(path.read_text()) == 33, "the file")
+    if make is link_to_another:
+        assert (tmp_path / "elsewhere").read_text() == "0" * 32 + "\n"
+    deny_tokens(server)
+    before = kept(server, "?key=ann")
+    server = stop_and_start(server, serve, config=config)
+    assert kept(server, "?key=ann") == before and len(before) >= 2
+    assert not any("digests_not_kept" in line for line in server.log)
+
+
 def test_servers_have_secrets_of_their_own(serve, tmp_path):
     first = serve(config=CONFIG % "")
     second = serve(config=(CONFIG % "").replace("denials.jsonl", "second.jsonl"))

@@ -68,21 +68,6 @@ const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, s
 	return i < count ? &secrets->keys[count - 1 - i] : own;
 }
 
-void key_digest_write_by(const struct hash_key *secret, struct slice key, char out[KEY_DIGEST_TEXT])
-{
-	static const char salt[] = "key digest"; /* no other text is hashed with the secret under it */
-	struct hash_key derived = hash_mac(secret, salt, sizeof salt);
-
-	snprintf(out, KEY_DIGEST_TEXT, "%016llx",
-	         (unsigned long long)hash_bytes(&derived, key.data, key.len));
-}
-
-void key_digest_write(const struct permit_secrets *secrets, const struct hash_key *own,
-                      struct slice key, char out[KEY_DIGEST_TEXT])
-{
-	key_digest_write_by(permit_secrets_at(secrets, 0, own), key, out);
-}
-
 /* Secrets are never removed: permits may have been written under them. */
 static void add_secret(struct permit_secrets *secrets, const struct hash_key *key)
 {

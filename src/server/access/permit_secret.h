@@ -35,26 +35,12 @@ size_t permit_secrets_count(const struct permit_secrets *secrets);
 const struct hash_key *permit_secrets_at(const struct permit_secrets *secrets, size_t i,
                                          const struct hash_key *own);
 
-#define KEY_DIGEST_TEXT 17 /* 16 hexadecimal digits, and a NUL */
-
 #define PERMIT_SECRET_TEXT 33 /* 32 hexadecimal digits, and a NUL */
 
 /** Writes a secret as text. */
 void permit_secret_write(const struct hash_key *secret, char out[PERMIT_SECRET_TEXT]);
 /** Reads that text. Returns false, and leaves *secret alone, if it is none. */
 bool permit_secret_read(struct slice text, struct hash_key *secret);
-
-/** Writes the digest of a key by one secret. */
-void key_digest_write_by(const struct hash_key *secret, struct slice key,
-                         char out[KEY_DIGEST_TEXT]);
-
-/**
- * Writes the digest of a key, which stands for its name where that must not be shown. It is keyed
- * by the newest secret of Redis, so all servers that share it, and all limits, have the same for a
- * name; or by `own`, if no Redis has one.
- */
-void key_digest_write(const struct permit_secrets *secrets, const struct hash_key *own,
-                      struct slice key, char out[KEY_DIGEST_TEXT]);
 
 struct secret_keeper;
 

@@ -30,7 +30,7 @@ static struct slice name_or_digest(const struct decider *decider, const struct p
 
 	if (!step->key_is_secret)
 		return step->key_name;
-	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
+	digest_keys_write(&shared->digest_keys, step->key_name, digest);
 	return slice_of(digest);
 }
 

@@ -90,7 +90,7 @@ static void add_shown_value(const struct decider *decider, const struct rules_ru
 
 	if (forwarded_parse(attribute->name, &forwarded) ||
 	    (hides_keys && rule && counts_by(rule, attribute->name))) {
-		key_digest_write(&shared->permit_secrets, &shared->digest_secret, value, digest);
+		digest_keys_write(&shared->digest_keys, value, digest);
 		buffer_add_text(out, digest);
 		return;
 	}
@@ -137,7 +137,7 @@ void denial_attributes_add_values(const struct decider *decider, const struct pl
 
 		if (!finds_denial(step->rule, attribute->name) || is_repeated(&plan->attributes, i))
 			continue;
-		key_digest_write(&shared->permit_secrets, &shared->digest_secret, value, digest);
+		digest_keys_write(&shared->digest_keys, value, digest);
 		buffer_add(out, digest, DENIAL_DIGEST);
 	}
 }

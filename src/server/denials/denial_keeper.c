@@ -62,7 +62,7 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	    .shadow = step->shadow,
 	};
 
-	key_digest_write(&shared->permit_secrets, &shared->digest_secret, step->key_name, digest);
+	digest_keys_write(&shared->digest_keys, step->key_name, digest);
 	if (step->key_name.len == 0)
 		digest[0] = '\0'; /* there is nothing to hide */
 	denial.key = key_to_show(decider, step, digest);

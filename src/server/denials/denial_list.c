@@ -26,15 +26,13 @@ static void set_body(struct decider *decider, struct work *work, struct buffer *
 }
 
 /* A Redis may have got its secret, or another one, after denials were kept: writes the digest by
- * each secret. */
+ * each hash key. */
 static struct slice write_digests(const struct worker_shared *shared, struct slice key, char *out)
 {
-	const struct permit_secrets *secrets = &shared->permit_secrets;
-	size_t n = u64_min(permit_secrets_count(secrets), PERMIT_SECRETS_MAX + 1);
+	size_t n = u64_min(digest_keys_count(&shared->digest_keys), DIGEST_KEYS_MAX);
 
 	for (size_t i = 0; i < n; i++)
-		key_digest_write_by(permit_secrets_at(secrets, i, &shared->digest_secret), key,
-		                    out + i * DENIAL_DIGEST);
+		digest_keys_write_by(&shared->digest_keys, i, key, out + i * DENIAL_DIGEST);
 	return (struct slice){out, n * DENIAL_DIGEST};
 }
 
@@ -56,7 +54,7 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 	                               .limit = request->limit,
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
-	char digests[(PERMIT_SECRETS_MAX + 1) * DENIAL_DIGEST + 1];
+	char digests[DIGEST_KEYS_MAX * DENIAL_DIGEST + 1];
 	struct buffer body = {0}, escaped_key = {0};
 
 	if (request->denial_id.data && !is_id(request->denial_id)) {
@@ -83,8 +81,7 @@ void denial_list_finish_digest(struct decider *decider, struct work *work, struc
 	char digest[KEY_DIGEST_TEXT];
 	struct buffer body = {0};
 
-	key_digest_write(&shared->permit_secrets, &shared->digest_secret, work->full_request->key,
-	                 digest);
+	digest_keys_write(&shared->digest_keys, work->full_request->key, digest);
 	buffer_printf(&body, "{\"digest\":\"%s\"}", digest);
 	set_body(decider, work, &body, reply);
 }

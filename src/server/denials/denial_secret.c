@@ -68,7 +68,7 @@ static const char *read_secret(int fd, const struct stat *info, struct hash_key 
 	return NULL;
 }
 
-static int read_file(const char *path, struct hash_key *secret, struct weir_error *error)
+const char *denial_secret_read(const char *path, struct hash_key *secret)
 {
 	const char *why;
 	struct stat info;
@@ -78,6 +78,13 @@ static int read_file(const char *path, struct hash_key *secret, struct weir_erro
 		why = read_secret(fd, &info, secret);
 	if (fd >= 0)
 		close(fd);
+	return why;
+}
+
+static int read_file(const char *path, struct hash_key *secret, struct weir_error *error)
+{
+	const char *why = denial_secret_read(path, secret);
+
 	if (!why)
 		return WEIR_OK;
 	return error_set(error, WEIR_EIO,

@@ -17,6 +17,7 @@
 #include "server/config/reload_requests.h"
 #include "server/denials/denial_file.h"
 #include "server/denials/denial_sample.h"
+#include "server/denials/digest_keys.h"
 #include "server/history/history.h"
 #include "server/start/server_status.h"
 #include "server/stores/group_list.h"
@@ -39,7 +40,7 @@ struct worker_shared {
 	struct events *denial_events; /* denials that are kept, while clients follow them */
 	struct stores stores;
 	struct permit_secrets permit_secrets;
-	struct hash_key digest_secret; /* keys the digests of keys while no Redis has a secret */
+	struct digest_keys digest_keys;
 	struct overrides overrides;
 	struct reload_requests reload_requests;
 	struct quorum_groups quorum_groups;

@@ -86,19 +86,38 @@ static void wake_for_events(struct server *server, void (*wake)(void *context))
 	events_wake(server->shared.denial_events, wake, server);
 }
 
+/* Whether the limits of the file count at a Redis, or some of them. */
+static bool has_redis(const struct server *server)
+{
+	const struct weir_config *rules = server->config->rules;
+
+	for (size_t i = 0; i < rules->limit_count; i++)
+		if (rules_store(&rules->limits[i], server->plan.redis))
+			return true;
+	return server->plan.redis != NULL;
+}
+
 /*
  * Sets the secret of digests to the table's, or, if that is new at each start and denials are
- * written to files, to the one beside these files.
+ * written to files, to the one beside these files. A Redis has another, which this server may
+ * remember.
  */
 static int choose_digest_secret(struct server *server, struct weir_error *error)
 {
 	struct worker_shared *shared = &server->shared;
 	const struct rules_denials *denials = &server->config->rules->denials;
+	struct hash_key secret = *engine_secret(shared->table);
+	bool has_files = denials->file && shared->denials;
+	int status = WEIR_OK;
 
-	shared->digest_secret = *engine_secret(shared->table);
-	if (!denials->file || !shared->denials || *server->plan.path)
-		return WEIR_OK;
-	return denial_secret_open(denials->file, shared->log, &shared->digest_secret, error);
+	shared->digest_keys.secrets = &shared->permit_secrets;
+	if (has_files && !*server->plan.path)
+		status = denial_secret_open(denials->file, shared->log, &secret, error);
+	digest_keys_set_own(&shared->digest_keys, &secret);
+	if (status != WEIR_OK || !has_files)
+		return status;
+	status = digest_keys_open(&shared->digest_keys, denials->file, has_redis(server), shared->log);
+	return status == WEIR_OK ? WEIR_OK : error_set(error, status, "out of memory");
 }
 
 /* Reads the files of denials, and opens the newest of them. */
@@ -186,6 +205,7 @@ static void close_server(struct server *server)
 	key_phases_close(server->shared.phases);
 	denial_file_close(server->shared.denial_file);
 	denial_sample_close(server->shared.denials);
+	digest_keys_close(&server->shared.digest_keys);
 	forced_keys_close(&server->shared.forced);
 	overrides_close(&server->shared.overrides);
 	reload_requests_close(&server->shared.reload_requests);
@@ -264,6 +284,7 @@ static int run_until_stop_signal(struct server *server, const sigset_t *signals)
 			synced_ns = os_monotonic_ns();
 		}
 		history_count(server->shared.history, history_now());
+		digest_keys_remember(&server->shared.digest_keys);
 	}
 	if (signal_fd >= 0)
 		close(signal_fd);
