@@ -19,6 +19,7 @@ struct weir_limit {
 	struct algo_limit algo;
 	const char *name;
 	struct store *store; /* the store of its states, or NULL for the table's */
+	bool has_secret_keys; /* a rule makes its keys of visitors' data, see plan_step.key_is_secret */
 	enum rules_failure on_store_failure;
 	/*
 	 * The limit that counts in the table's memory while the store is unavailable, with this

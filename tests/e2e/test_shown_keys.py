@@ -166,3 +166,20 @@ def test_a_report_does_not_show_the_name_of_a_secret_key(serve, start_redis, quo
     server.line_with("breaker_turned limit=by-token")
     assert "s3cret" not in server.get("/v1/limits").text + json.dumps(server.get("/v1/status").json)
     assert "s3cret" not in "".join(server.log)
+
+
+def test_another_server_does_not_show_a_secret_key_that_is_reported_there(serve, start_redis):
+    config = CONFIG + f"store: {start_redis().url}\n"
+    servers = [serve(config=config), serve(config=config)]
+    for server in servers:
+        until(lambda server=server: server.get("/readyz").status == 200, "the store")
+    until(lambda: len({json.dumps(one.post("/v1/key", {"key": "s3cret"}).json) for one in servers}) == 1, "the secret")
+    giver, other = servers
+    digest = other.post("/v1/key", {"key": "s3cret"}).json["digest"]
+    permit = ask(giver, TOKEN).json["permit"]
+    assert other.post("/v1/report", {"permit": permit, "outcome": "failure"}).status == 200
+    other.line_with(f"breaker_turned limit=by-token key={digest} from=closed to=open")
+    assert listed(other, "by-token") == {digest: ("open", None)}
+    assert "s3cret" not in "".join(other.log)
+    report(giver, "named", limit="by-token")  # a request that names the limit and the key
+    assert "named" in listed(giver, "by-token")

@@ -160,6 +160,8 @@ static bool compile_key(struct weir_engine *engine, size_t number)
 		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
 		key->is_secret |= forwarded_parse(rule->key[i], &forwarded);
 	}
+	for (size_t i = 0; i < rule->limit_count; i++)
+		engine->limits[rule->limits[i]].has_secret_keys |= key->is_secret;
 	return key->attributes != NULL;
 }
 

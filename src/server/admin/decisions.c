@@ -147,16 +147,31 @@ static size_t record_viewed_phase(struct decider *decider, const struct plan_ste
 	return decision.phase_change_count;
 }
 
+/*
+ * Whether a permit has named the step's key and it may be secret: a permit has no rule. A key that
+ * is recorded by its name was named in a request.
+ */
+static bool may_be_secret(const struct decider *decider, const struct plan_step *step)
+{
+	bool is_of_permit = step->charge_ends_ns != 0 && !step->rule;
+
+	return is_of_permit && step->limit->has_secret_keys &&
+	       !key_phases_has_name(decider->shared->phases, step->key.hash);
+}
+
 /* Sets the name of the step's key, or its digest. A permit may name a key only by its hash. */
 static void set_key_text(const struct decider *decider, const struct plan_step *step,
                          struct key_phase *key)
 {
 	const struct store *store = decider->shared->table->store;
+	bool is_secret = step->key_is_secret || may_be_secret(decider, step);
 	char digest[KEY_DIGEST_TEXT];
 
-	if (step->key_name.len > 0)
-		key_phases_set_text(key, step->key_is_secret ? KEY_TEXT_DIGEST : KEY_TEXT_NAME,
-		                    name_or_digest(decider, step, digest));
+	if (step->key_name.len > 0 && is_secret) {
+		digest_keys_write(&decider->shared->digest_keys, step->key_name, digest);
+		key_phases_set_text(key, KEY_TEXT_DIGEST, slice_of(digest));
+	} else if (step->key_name.len > 0)
+		key_phases_set_text(key, KEY_TEXT_NAME, step->key_name);
 	else if (key->hash == store_hash(store, key->limit, "", 0))
 		key_phases_set_text(key, KEY_TEXT_NAME, SLICE("")); /* a key that is empty */
 }
