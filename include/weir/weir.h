@@ -394,11 +394,11 @@ WEIR_API void weir_seed(uint64_t seed);
  * Every reason with its text: X(name, text). Look at `allowed` first: OK, HIT_QUOTA, LISTED,
  * STORE_OPEN and STORE_LOCAL are reasons of allowed requests.
  *
- * OK; HIT_QUOTA: the last one of a window that begins and ends; OVER_LIMIT; QUEUE_FULL: too many
- * wait already; WAIT_TOO_LONG: it can't pass by its deadline, or did not; SHED: drawn to be denied,
- * or over an adaptive limit's share; BREAKER_OPEN; LISTED: a rule answered by itself, either way;
- * STORE_FAILURE: Redis did not answer; NO_ROOM: the table is full; STORE_OPEN and STORE_LOCAL:
- * allowed without Redis, by `on_store_failure`.
+ * HIT_QUOTA is the last one of a window that begins and ends. QUEUE_FULL: too many wait already.
+ * WAIT_TOO_LONG: it can't pass by its deadline, or did not. SHED: denied to relieve the service
+ * behind. LISTED: a rule answered by itself, either way. STORE_FAILURE: Redis did not answer.
+ * NO_ROOM: the table has no room for the key. STORE_OPEN and STORE_LOCAL: allowed without Redis, by
+ * `on_store_failure`.
  */
 #define WEIR_REASON_LIST(X)                                                    \
 	X(OK, "ok")                                                                \

@@ -167,9 +167,8 @@ static bool is_quoted_digest(struct slice text)
 }
 
 /*
- * Whether a denial has another key than KEY, by a name rather than a digest: KEY may be a value of
- * its key, an address in the network of its key, or a value of an attribute. `weir reset` needs the
- * name of the key.
+ * Whether a denial has another key than KEY, and its name rather than a digest. KEY may be a part of
+ * that key, an address in its network, or the value of an attribute. `weir reset` needs the key.
  */
 static bool has_other_key(struct slice body, const char *key)
 {
