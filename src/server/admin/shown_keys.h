@@ -1,9 +1,9 @@
 /*
  * shown_keys.h: finds the key that an operator means by a text from a list, the log or the page.
  *
- * These show some keys by another text than the name: a digest (of secret keys), "#" and digits of
- * a hash (of keys whose name is unknown), or the first bytes and "…" (of long keys). As a name, such
- * a text is another key. A request that changes a key's state therefore finds the key here first.
+ * Secret keys are shown by a digest. Keys whose name is unknown are shown by "#" and digits of a
+ * hash, and long keys by their first bytes and "…". As a name, such a text is another key. A request
+ * that changes a key's state therefore finds the key here first.
  */
 #ifndef SERVER_SHOWN_KEYS_H
 #define SERVER_SHOWN_KEYS_H
