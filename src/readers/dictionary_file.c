@@ -91,3 +91,52 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
 	return status == WEIR_OK ? status
 	                         : set_unreadable_error(name, &cause, remarks.wrong_lines, error);
 }
+
+/* Whether rules look up the attribute `ip` in the dictionary, and no other attribute. */
+static bool is_for_addresses_alone(const struct weir_config *config,
+                                   const struct dictionary *dictionary)
+{
+	bool is_used = false;
+
+	for (size_t i = 0; i < config->rule_count; i++)
+		for (size_t j = 0; j < config->rules[i].condition_count; j++) {
+			const struct rules_condition *condition = &config->rules[i].conditions[j];
+
+			for (size_t k = 0; k < condition->value_count; k++) {
+				const struct rules_value *value = &condition->values[k];
+
+				if (value->test != RULES_LISTED || value->dictionary != dictionary)
+					continue;
+				if (strcmp(condition->attribute, "ip") != 0)
+					return false;
+				is_used = true;
+			}
+		}
+	return is_used;
+}
+
+static int remark_on_texts(struct weir_config *config, const char *path,
+                           const struct dictionary_texts *texts)
+{
+	struct slice first = {texts->first, texts->first_len};
+	char others[64] = "";
+
+	if (texts->count > 1)
+		snprintf(others, sizeof others, " and %zu more such line%s", texts->count - 1,
+		         texts->count > 2 ? "s" : "");
+	return remark_add(config, REMARK_WARNING(path, texts->line, 1),
+	                  "expected an address or a range, since only `ip` is looked up here, found "
+	                  "%s%s: it matches no address. A comment needs a line of its own",
+	                  phrase_quote(first).text, others);
+}
+
+int remark_on_address_lists(struct weir_config *config)
+{
+	int status = WEIR_OK;
+
+	for (const struct rules_dictionary *item = config->dictionaries; item && status == WEIR_OK;
+	     item = item->next)
+		if (item->texts.count > 0 && is_for_addresses_alone(config, item->dictionary))
+			status = remark_on_texts(config, item->path, &item->texts);
+	return status;
+}

@@ -262,6 +262,8 @@ static int check_and_return(struct weir_config *config, int status,
 {
 	if (status != WEIR_ENOMEM)
 		status = first_status(status, rules_check(config));
+	if (status == WEIR_OK)
+		status = remark_on_address_lists(config);
 	if (status != WEIR_ENOMEM && remark_sort(config) != WEIR_OK)
 		status = WEIR_ENOMEM;
 	for (const struct rules_remark *remark = config->remarks.first;

@@ -26,4 +26,10 @@ int read_dictionary_file(struct weir_config *config, const char *directory, stru
  */
 const char *source_path(struct weir_config *config, const char *directory, struct slice name);
 
+/*
+ * Warns of the lines that match no address in dictionaries that rules use for addresses alone, for
+ * example because a comment follows the address. Returns 0 or ENOMEM.
+ */
+int remark_on_address_lists(struct weir_config *config);
+
 #endif

@@ -56,8 +56,10 @@ int weir_private_config_dictionary(struct weir_config *config, const char *path,
 			*item = (struct rules_dictionary){.path = arena_copy(&config->arena, slice_of(path))};
 		if (!item || !item->path || rules_add_file(config, path) != WEIR_OK)
 			return error_set(error, WEIR_ENOMEM, "%s", weir_strerror(WEIR_ENOMEM));
-		if (dictionary_open(path, reporter, &item->dictionary, &item->error) == WEIR_OK)
+		if (dictionary_open(path, reporter, &item->dictionary, &item->error) == WEIR_OK) {
 			item->count = dictionary_count(item->dictionary);
+			item->texts = *dictionary_texts(item->dictionary);
+		}
 		*link = item;
 	}
 	*out = (*link)->dictionary;

@@ -206,6 +206,7 @@ struct rules_dictionary {
 	const char *path;
 	struct dictionary *dictionary; /* NULL after an error, see `error` */
 	size_t count;                  /* of its entries */
+	struct dictionary_texts texts;
 	struct weir_error error;
 	struct rules_dictionary *next;
 };

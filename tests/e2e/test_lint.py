@@ -268,3 +268,21 @@ def test_users_may_use_limits_of_another_file(tmp_path):
 def test_breakers_count_in_the_server_and_need_no_nodes(tmp_path):
     text = "store: redis://127.0.0.1:1\nlimits:\n  a: { algorithm: breaker, quorum: 2 }\n"
     assert lint(tmp_path, text) == (0, [])
+
+
+BANNED = "limits: { login: %s }\nrules: [{ match: { %s }, answer: deny }, { key: [ip], limits: [login] }]\n"
+
+
+@pytest.mark.parametrize("match, lines, place, found", [
+    ("ip: { in: banned.txt }", "# guessers\n10.0.0.0/8\n198.51.100.66 # guesser\n", "3:1", '"198.51.100.66 # guesser"'),
+    ("ip: { not_in: banned.txt }", "300.1.1.1\n::1\noffice\n", "1:1", '"300.1.1.1" and 1 more such line'),
+    ("ip: { in: banned.txt }", "10.*.0.*\n10.0.0.1-10.0.0.9\n2001:db8::/32\n[::1]\n", None, None),
+    ("ip: { in: banned.txt }, host: { in: banned.txt }", "10.0.0.1\nexample.com\n", None, None),
+    ("host: { in: banned.txt }", "example.com\n", None, None),
+])
+def test_a_line_of_a_list_of_addresses_that_matches_no_address_is_a_warning(tmp_path, match, lines, place, found):
+    (tmp_path / "banned.txt").write_text(lines)
+    code, remarks = lint(tmp_path, BANNED % (LIMIT, match), "--strict")
+    assert remarks == ([f"{tmp_path}/banned.txt:{place}: warning: expected an address or a range, since only `ip` is looked "
+                        f"up here, found {found}: it matches no address. A comment needs a line of its own"] if found else [])
+    assert code == (1 if found else 0)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/os/read_file.h"
 #include "rules/match/spans.h"
 #include "rules/match/spans4.h"
@@ -21,6 +22,7 @@ struct dictionary {
 	bool is_mixed;              /* a range has addresses of both kinds, or is next to the others */
 	uint32_t pattern_masks;     /* bit m is set if a pattern has the mask m, see address_v4 */
 	bool has_v6;                /* a single address of IPv6 */
+	struct dictionary_texts texts;
 };
 
 /* A word that stands for addresses, in the set of words. */
@@ -161,6 +163,15 @@ static bool next_word(struct slice *rest, unsigned *line, struct slice *word)
 	return false;
 }
 
+static void count_text(struct dictionary_texts *texts, unsigned line, struct slice word)
+{
+	if (texts->count++ > 0)
+		return;
+	texts->line = line;
+	texts->first_len = u64_min(word.len, sizeof texts->first);
+	memcpy(texts->first, word.data, texts->first_len);
+}
+
 /*
  * First pass: counts the entries of each kind, and checks each line. Returns EINVAL if a line is
  * wrong; all such lines are reported, or only the first without a reporter.
@@ -185,6 +196,7 @@ static int count_entries(struct dictionary *dictionary, struct slice text, struc
 			reporter->report(reporter->context, &wrong);
 		} else if (entry.kind == ENTRY_WORD) {
 			words_count(&dictionary->words, WORDS_TEXT, word);
+			count_text(&dictionary->texts, line, word);
 		} else if (entry.kind == ENTRY_ADDRESS) {
 			words_count(&dictionary->words, WORDS_ADDRESS, address_slice(&entry.address));
 		}
@@ -327,6 +339,11 @@ bool dictionary_has_addresses(const struct dictionary *dictionary)
 	return dictionary->v4_addresses.count > 0 || dictionary->pattern_masks != 0 ||
 	       dictionary->has_v6 || dictionary->v4_ranges.count > 0 ||
 	       dictionary->other_ranges.count > 0;
+}
+
+const struct dictionary_texts *dictionary_texts(const struct dictionary *dictionary)
+{
+	return &dictionary->texts;
 }
 
 /*

@@ -47,6 +47,16 @@ void dictionary_close(struct dictionary *dictionary);
 bool dictionary_has_addresses(const struct dictionary *dictionary);
 /** Whether `word` is in it. `ip` is the address that `word` spells, or NULL. Threads may share it. */
 bool dictionary_has(const struct dictionary *dictionary, struct slice word, const struct ip *ip);
+
+/* The lines that are neither an address nor a range, and so match no address. */
+struct dictionary_texts {
+	size_t count;
+	unsigned line;  /* the first one, or 0 */
+	char first[64]; /* its text, of `first_len` bytes; a longer one is cut */
+	size_t first_len;
+};
+
+const struct dictionary_texts *dictionary_texts(const struct dictionary *dictionary);
 /** Its entries: equal ones count once, and ranges that overlap or touch are one. */
 size_t dictionary_count(const struct dictionary *dictionary);
 /** The bytes of memory that it takes. */
