@@ -233,9 +233,17 @@ static void add_to_batch(struct run *run, struct ordered_record *ordered)
 		flush_batch(run);
 }
 
+/* Notes which attributes the request has. */
+static void note_fields(struct run *run, const struct record *record)
+{
+	for (size_t i = 0; i < run->attributes; i++)
+		run->replay->seen |= (uint64_t)(record->values[i].len > 0) << i;
+}
+
 /* Sorts a record in by its time. While there is no memory for it, decides older requests. */
 static void add_request(struct run *run, const struct record *record)
 {
+	note_fields(run, record);
 	while (!order_add(run->order, record, run->attributes)) {
 		if (run->count == 0)
 			add_to_batch(run, order_evict_oldest(run->order));

@@ -41,6 +41,7 @@ struct replay {
 
 	uint64_t requests;
 	uint64_t first_ns, last_ns;          /* times of the first and the last request */
+	uint64_t seen;                       /* bit i: some request had attribute i, not empty */
 	uint64_t without[FORMAT_FIELDS_MAX]; /* requests that lack this field of a key */
 	struct order_stats order;
 };

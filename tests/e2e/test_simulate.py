@@ -474,6 +474,36 @@ def test_requests_without_the_field_of_the_key_are_reported(config, flags, trace
     assert f'2 requests had no "{field}": they share a key\n' in text
 
 
+KEYED = """\
+limits: { api: { algorithm: token_bucket, rate: 5/s }, rest: { algorithm: token_bucket, rate: 5/s } }
+rules:
+  - { match: { header.x-api-key: "*" }, key: [header.x-api-key], limits: [api] }
+  - { match: { header.x-api-key: '' }, key: [ip], limits: [rest] }
+  - { match: { cookie.session: "*" }, key: [ip], limits: [rest] }
+"""
+
+
+def test_attributes_of_rules_that_the_log_lacks_are_reported(config):
+    config.write_text(KEYED)
+    access = '192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "GET /x HTTP/1.1" 200 5 "-" "-"\n'
+    report, _ = simulate(config, access)
+    assert (report["limits"]["api"]["allowed"], report["missing"]) == (0, {"header.x-api-key": 2, "cookie.session": 1})
+    text = weir("simulate", "-c", config, "--trace", config.parent / "trace").stdout
+    assert text.endswith('\nno request of the log had "header.x-api-key", which 2 rules use\n'
+                         'no request of the log had "cookie.session", which 1 rule uses\n')
+    report, _ = simulate(config, lines({"time": START, "ip": "192.0.2.1", "header.x-api-key": "k1"}))
+    assert (report["limits"]["api"]["allowed"], report["missing"]) == (1, {"cookie.session": 1})
+    assert simulate(config, access, "--limit", "api")[0]["missing"] == {}
+
+
+def test_a_note_of_one_line_is_in_the_singular(config):
+    config.write_text(KEYED)
+    trace = config.parent / "trace"
+    for wrong, note in ((1, "1 line was not a request"), (2, "2 lines were not requests")):
+        trace.write_text(lines({"time": START, "ip": "a"}) + "{}\n" * wrong)
+        assert f"\n{note}\n" in weir("simulate", "-c", config, "--trace", trace).stdout
+
+
 def test_evictions_of_a_small_table_are_reported(config):
     trace = lines(*({"time": START, "ip": f"k{i}"} for i in range(5000)))
     limit = simulate(config, trace, "--limit", "minute", "--capacity", "100")[0]["limits"]["minute"]

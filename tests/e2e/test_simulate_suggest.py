@@ -153,6 +153,15 @@ def test_the_last_line_is_the_limit_as_in_a_file(tmp_path):
     assert list(limits) == ["mine", "suggested"]
 
 
+@pytest.mark.parametrize("keys, said", [(2, True), (99, True), (100, False)])
+def test_a_share_of_so_few_keys_that_none_may_be_denied_is_said(tmp_path, keys, said):
+    log = write_log(tmp_path / "log", ((i, f"k{i % keys}", 1) for i in range(300)))
+    flags = "--trace", log, "--suggest", "token_bucket/m", "--deny", "1%"
+    assert (f"\n1% of {keys} keys is none: the limit must deny no key\n" in weir("simulate", *flags).stdout) == said
+    text = weir("simulate", *flags, "--per", "ip").stdout
+    assert text.endswith("\n1% of fewer than 100 keys is none: limits of so few deny no key\n")
+
+
 def test_a_log_from_a_pipe_is_stored_for_the_replays(tmp_path):
     log = write_log(tmp_path / "log", random_log(random.Random(6), 2000))
     of_file = simulate(log, "--suggest", "sliding_log/m")

@@ -4,6 +4,7 @@
  */
 #include "cli/simulate/per.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -130,7 +131,8 @@ static void add_value(const struct per_row *row, struct buffer *out)
 void per_add_text(const struct per *per, const struct suggest *suggest, struct buffer *out)
 {
 	size_t width = strlen(per->field);
-	bool is_unsure = false;
+	const char *what = suggest->found.by_requests ? "request" : "key";
+	bool is_unsure = false, is_none = false;
 
 	for (size_t i = 0; i < per->count; i++)
 		width = u64_max(width, strlen(shown_value(&per->rows[i])));
@@ -155,6 +157,14 @@ void per_add_text(const struct per *per, const struct suggest *suggest, struct b
 		figure_add_percent(out, 8, (double)row->point.hit, (double)row->point.keys);
 		buffer_printf(out, "  %s\n", row->limit);
 		is_unsure |= row->unsure;
+		is_none |= report_share_is_none(suggest->found.share, suggest->found.by_requests
+		                                                          ? row->point.requests
+		                                                          : row->point.keys);
+	}
+	if (is_none) {
+		figure_add_percent(out, 0, suggest->found.share, 1);
+		buffer_printf(out, " of fewer than %.0f %ss is none: limits of so few deny no %s\n",
+		              ceil(1 / suggest->found.share - 1e-9), what, what);
 	}
 	if (is_unsure)
 		buffer_add_text(out, "requests differ in cost: much smaller limits may deny as few\n");

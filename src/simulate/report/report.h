@@ -25,6 +25,12 @@ struct report_suggestion {
 	size_t point_count;
 };
 
+/** Whether a share larger than 0 of so many keys or requests is less than one of them. */
+static inline bool report_share_is_none(double share, uint64_t whole)
+{
+	return share > 0 && share * (double)whole < 1 - 1e-9;
+}
+
 struct report {
 	const struct replay *replay;
 	const char *source; /* a trace's path, or a pattern's name */

@@ -6,6 +6,7 @@
 
 #include "base/time/timestamp.h"
 #include "rules/show.h"
+#include "simulate/report/report_notes.h"
 
 static void add_number(struct buffer *out, const char *before, uint64_t value)
 {
@@ -242,6 +243,24 @@ static void add_without(const struct replay *replay, struct buffer *out)
 	buffer_add_text(out, "}");
 }
 
+/* Adds the attributes that no request had, with the number of rules that use each. */
+static void add_missing(const struct report *report, struct buffer *out)
+{
+	const char *between = "\"";
+
+	buffer_add_text(out, ",\"missing\":{");
+	for (size_t i = 0; i < report->replay->fields.count; i++) {
+		size_t rules = report_rules_missing(report, i);
+
+		if (rules == 0)
+			continue;
+		add_json_key(out, between, report->replay->fields.names[i], false);
+		add_number(out, ":", rules);
+		between = ",\"";
+	}
+	buffer_add_text(out, "}");
+}
+
 /*
  * Adds how complete the latencies and outcomes in the log were, if a limit needed them. `early`
  * requests ended before their time for lack of space, `unheld` ones without their permits.
@@ -311,6 +330,7 @@ void report_json(const struct report *report, struct buffer *out)
 	add_number(out, ",\"ahead\":", replay->order.ahead);
 	buffer_add_text(out, "}");
 	add_without(replay, out);
+	add_missing(report, out);
 	add_endings(replay, out);
 	if (report->decided_by_rules) {
 		const struct scenario *scenario = &replay->scenarios[0];

@@ -10,6 +10,7 @@
 #include "base/time/timestamp.h"
 #include "rules/show.h"
 #include "simulate/report/figure.h"
+#include "simulate/report/report_notes.h"
 
 #define CHART_COLUMNS 64
 #define TOP_SHOWN     3
@@ -351,63 +352,6 @@ static void add_detail(const struct chart *chart, const struct scenario *scenari
 	add_top(tally, out);
 }
 
-/* Adds warnings about requests that were moved, estimated or left out. */
-static void add_warnings(const struct report *report, struct buffer *out)
-{
-	const struct replay *replay = report->replay;
-	uint64_t estimated = 0, untracked = 0, evictions = 0, errors = 0, openings_not_timed = 0;
-
-	for (size_t s = 0; s < replay->scenario_count; s++) {
-		const struct scenario *scenario = &replay->scenarios[s];
-
-		evictions += scenario_evictions(scenario);
-		errors += scenario->errors;
-		for (size_t i = 0; i < scenario->tally_count; i++) {
-			struct burst_stats stats = burst_stats(scenario->tallies[i].burst);
-
-			estimated += stats.estimated;
-			untracked += stats.untracked;
-			if (scenario->tallies[i].phases)
-				openings_not_timed += scenario->tallies[i].phases->untracked;
-		}
-	}
-	const struct {
-		uint64_t n;
-		const char *text;
-	} warnings[] = {
-	    {report->malformed, "lines were not requests"},
-	    {replay->order.sorted, "requests were out of order, and were sorted"},
-	    {replay->order.late,
-	     "requests were too late to be sorted, and count at the latest time before them"},
-	    {replay->order.ahead,
-	     "requests were far ahead of those that followed, and count at an earlier time"},
-	    {replay->endings.invalid, "requests had an invalid latency or outcome, which was ignored"},
-	    {replay->endings.no_latency, "requests had no latency, and ended at once"},
-	    {replay->endings.no_outcome, "requests had a latency and no outcome, and succeeded"},
-	    {replay->endings.no_end, "requests had neither, and were never reported"},
-	    {replay->ended_early, "requests ended before their time, since too many were in flight"},
-	    {replay->evicted_permits,
-	     "requests lost their permits before they ended: raise --capacity"},
-	    {openings_not_timed, "openings of keys are not in the times of phases, since 65,536 other "
-	                         "keys were not closed"},
-	    {errors, "requests could not be decided (cost or key too large)"},
-	    {evictions, "keys in use were evicted from a table: raise --capacity"},
-	    {estimated,
-	     "keys had too many requests in a period: worst periods may be up to one slot too high"},
-	    {untracked, "requests of keys beyond --capacity are in neither the worst period nor the "
-	                "number of keys"},
-	};
-
-	buffer_add_text(out, "\n");
-	for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
-		if (warnings[i].n > 0)
-			buffer_printf(out, "%llu %s\n", (unsigned long long)warnings[i].n, warnings[i].text);
-	for (size_t i = 0; i < replay->fields.count; i++)
-		if (replay->without[i] > 0)
-			buffer_printf(out, "%llu requests had no \"%s\": they share a key\n",
-			              (unsigned long long)replay->without[i], replay->fields.names[i].data);
-}
-
 /* Adds how many requests each rule in shadow mode would have denied. */
 static void add_shadow(const struct scenario *scenario, struct buffer *out)
 {
@@ -459,6 +403,22 @@ static void add_point(const struct report_point *point, bool is_found, bool by_r
 	buffer_add_text(out, "|\n");
 }
 
+/* Says so if the share is of so few keys or requests that it allows to deny none. */
+static void add_none_to_deny(const struct report_suggestion *suggestion, struct buffer *out)
+{
+	const struct report_point *point = suggestion->points;
+	const char *what = suggestion->by_requests ? "request" : "key";
+	uint64_t whole;
+
+	if (suggestion->point_count == 0)
+		return;
+	whole = suggestion->by_requests ? point->requests : point->keys;
+	if (report_share_is_none(suggestion->share, whole))
+		buffer_printf(out, "%.9g%% of %llu %s%s is none: the limit must deny no %s\n",
+		              100 * suggestion->share, (unsigned long long)whole, what,
+		              whole == 1 ? "" : "s", what);
+}
+
 /*
  * Adds the denials of some of the counts that were tried, up to twice the suggested count. Always
  * shows that count, and the one just below it, which denies too many.
@@ -470,6 +430,7 @@ static void add_curve(const struct report_suggestion *suggestion, struct buffer 
 	buffer_printf(out, "\ndenies at most %.9g%% of %s:\n", 100 * suggestion->share,
 	              suggestion->by_requests ? "requests" : "keys");
 	buffer_printf(out, "%14s %10s %9s %9s %9s\n", "limit", "denied", "", "keys hit", "");
+	add_none_to_deny(suggestion, out);
 	while (n < suggestion->point_count && suggestion->points[n].count <= 2 * suggestion->count)
 		n++;
 	step = ceil_div(n, POINTS_SHOWN);
@@ -492,7 +453,8 @@ static void add_summary(const struct report *report, struct buffer *out)
 	const struct replay *replay = report->replay;
 	const struct scenario *rules = &replay->scenarios[0];
 
-	buffer_printf(out, "%s: %llu requests, ", report->source, (unsigned long long)replay->requests);
+	buffer_printf(out, "%s: %llu request%s, ", report->source, (unsigned long long)replay->requests,
+	              replay->requests == 1 ? "" : "s");
 	timestamp_add_date(out, replay->first_ns);
 	buffer_add_text(out, " to ");
 	timestamp_add_date(out, replay->last_ns);
@@ -551,7 +513,7 @@ void report_text(const struct report *report, bool plain, struct buffer *out)
 	if (!report->clients) /* the limits change how requests of clients end */
 		add_outcome_table(report->replay, width, out);
 	add_details(report, &chart, out);
-	add_warnings(report, out);
+	report_notes(report, out);
 	if (report->suggestion)
 		add_curve(report->suggestion, out);
 }
