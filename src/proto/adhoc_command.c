@@ -18,18 +18,21 @@ int adhoc_read(struct fill *fill, struct slice key, const struct slice *numbers,
 	enum { MAX_BURST, COUNT, PERIOD, QUANTITY };
 	const struct {
 		const char *name;
-		int64_t min;
-	} params[] = {[MAX_BURST] = {"max_burst", min_burst},
-	              [COUNT] = {"count", 1},
-	              [PERIOD] = {"period", 1},
-	              [QUANTITY] = {"quantity", 0}};
+		int64_t min, max;
+	} params[] = {[MAX_BURST] = {"max_burst", min_burst,
+	                             ADHOC_COUNT_MAX - (min_burst == REDIS_CELL_MIN_BURST)},
+	              [COUNT] = {"count", 1, ADHOC_COUNT_MAX},
+	              [PERIOD] = {"period", 1, ADHOC_PERIOD_MAX_S},
+	              [QUANTITY] = {"quantity", 0, INT64_MAX}};
 	int64_t values[] = {[QUANTITY] = 1}; /* the only optional one */
 
 	for (size_t i = 0; i < n; i++)
-		if (!parse_i64(numbers[i], &values[i]) || values[i] < params[i].min)
+		if (!parse_i64(numbers[i], &values[i]) || values[i] < params[i].min ||
+		    values[i] > params[i].max)
 			return error_set(&fill->error, WEIR_EINVAL,
-			                 "expected %s to be a whole number of at least %lld, found '%.*s'",
-			                 params[i].name, (long long)params[i].min, FILL_QUOTE(numbers[i]));
+			                 "expected %s to be a whole number from %lld to %lld, found '%.*s'",
+			                 params[i].name, (long long)params[i].min, (long long)params[i].max,
+			                 FILL_QUOTE(numbers[i]));
 	fill->request->adhoc = (struct request_adhoc){
 	    .burst = (uint64_t)values[MAX_BURST] + (min_burst == REDIS_CELL_MIN_BURST),
 	    .count = (uint64_t)values[COUNT],

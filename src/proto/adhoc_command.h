@@ -8,6 +8,9 @@
 /* The smallest max_burst that a client may send. */
 #define REDIS_CELL_MIN_BURST   0u
 #define THROTTLECRAB_MIN_BURST 1u
+/* The largest burst and count of a limit, and its longest period. */
+#define ADHOC_COUNT_MAX    (INT64_C(1) << 32)
+#define ADHOC_PERIOD_MAX_S (INT64_C(366) * 86400)
 
 /**
  * Fills in a REQUEST_ADHOC from the texts max_burst, count, period and optionally quantity.

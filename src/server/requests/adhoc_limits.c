@@ -4,7 +4,13 @@
  */
 #include "server/requests/adhoc_limits.h"
 
+#include "algo/parameter.h"
 #include "base/error.h"
+#include "proto/adhoc_command.h"
+
+_Static_assert(ADHOC_COUNT_MAX == ALGO_COUNT_MAX &&
+                   ADHOC_PERIOD_MAX_S * NS_PER_S == ALGO_PERIOD_MAX_NS,
+               "messages of the parser name the bounds of a limit");
 
 /* `any_limit` has one token a year, and a burst of as many years as any state may reach ahead. */
 void adhoc_open(struct adhoc *adhoc)

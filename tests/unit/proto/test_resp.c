@@ -195,16 +195,26 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	     "-ERR wrong number of arguments for 'WEIR.RESET' command: expected WEIR.RESET limit "
 	     "key\r\n"},
 	    {"CL.THROTTLE k -1 5 60", "",
-	     "-ERR expected max_burst to be a whole number of at least 0, found '-1'\r\n"},
+	     "-ERR expected max_burst to be a whole number from 0 to 4294967295, found '-1'\r\n"},
 	    {"THROTTLE k 0 5 60", "",
-	     "-ERR expected max_burst to be a whole number of at least 1, found '0'\r\n"},
+	     "-ERR expected max_burst to be a whole number from 1 to 4294967296, found '0'\r\n"},
+	    {"CL.THROTTLE k 99999999999999999999 5 60", "",
+	     "-ERR expected max_burst to be a whole number from 0 to 4294967295, found "
+	     "'99999999999999999999'\r\n"},
+	    {"CL.THROTTLE k 4294967296 5 60", "",
+	     "-ERR expected max_burst to be a whole number from 0 to 4294967295, found "
+	     "'4294967296'\r\n"},
+	    {"THROTTLE k 4294967297 5 60", "",
+	     "-ERR expected max_burst to be a whole number from 1 to 4294967296, found "
+	     "'4294967297'\r\n"},
 	    {"CL.THROTTLE k 1 0 60", "",
-	     "-ERR expected count to be a whole number of at least 1, found '0'\r\n"},
+	     "-ERR expected count to be a whole number from 1 to 4294967296, found '0'\r\n"},
 	    {"CL.THROTTLE k 1 1 9223372036854775808", "",
-	     "-ERR expected period to be a whole number of at least 1, found "
+	     "-ERR expected period to be a whole number from 1 to 31622400, found "
 	     "'9223372036854775808'\r\n"},
 	    {"CL.THROTTLE k 1 1 1 -1", "",
-	     "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"},
+	     "-ERR expected quantity to be a whole number from 0 to 9223372036854775807, found "
+	     "'-1'\r\n"},
 	    {"WEIR.ACQUIRE l k COST", "",
 	     "-ERR syntax error: expected COST n, WAIT ms, PRIORITY n or PERMIT after the key of "
 	     "WEIR.ACQUIRE, "
@@ -376,15 +386,16 @@ static void test_broken_framing_is_an_error_that_closes(void **state)
 static void test_integers_are_words(void **state)
 {
 	(void)state;
-	drive_text("*5\r\n$11\r\nCL.THROTTLE\r\n:77\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
-	           "*5\r\n$11\r\nCL.THROTTLE\r\n$2\r\n78\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
-	           "*6\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n:9\r\n:5\r\n:60\r\n:-1\r\n"
-	           "*1\r\n:00000000000000000001\r\n",
-	           "acquire adhoc 77 10 5/60s cost 1\nacquire adhoc 78 10 5/60s cost 1\n",
-	           "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"
-	           "-ERR expected quantity to be a whole number of at least 0, found '-1'\r\n"
-	           "-ERR unknown command '00000000000000000001'\r\n",
-	           false);
+	drive_text(
+	    "*5\r\n$11\r\nCL.THROTTLE\r\n:77\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
+	    "*5\r\n$11\r\nCL.THROTTLE\r\n$2\r\n78\r\n:9\r\n$1\r\n5\r\n:+60\r\n"
+	    "*6\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n:9\r\n:5\r\n:60\r\n:-1\r\n"
+	    "*1\r\n:00000000000000000001\r\n",
+	    "acquire adhoc 77 10 5/60s cost 1\nacquire adhoc 78 10 5/60s cost 1\n",
+	    "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"
+	    "-ERR expected quantity to be a whole number from 0 to 9223372036854775807, found '-1'\r\n"
+	    "-ERR unknown command '00000000000000000001'\r\n",
+	    false);
 }
 
 static void test_other_protocols_are_closed_before_their_second_line(void **state)

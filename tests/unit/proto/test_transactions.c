@@ -72,7 +72,7 @@ static void test_the_errors_of_single_commands_stand_among_the_replies(void **st
 	      "acquire batch cost 1\nacquire local cost 1 no wait\nacquire local cost 1 no wait\n"
 	      "acquire adhoc k 10 5/60s cost 1 no wait\n",
 	      "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n"
-	      "-ERR expected max_burst to be a whole number of at least 0, found 'x'\r\n"
+	      "-ERR expected max_burst to be a whole number from 0 to 4294967295, found 'x'\r\n"
 	      "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n" CELL);
 	assert_false(drive_lines(&bounds, &failed, "MULTI\nWEIR.PEEK l k\nDEL k\nPING\nEXEC\n", NULL,
 	                         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n-ERR no limit 'l'\r\n"
