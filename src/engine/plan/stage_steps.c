@@ -197,6 +197,7 @@ can_still_wait(const struct plan *plan, struct plan_step *step,
 	if (step_decision->allowed)
 		return true;
 	step->refused = true;
+	step->retry_after_ns = step_decision->retry_after_ns;
 	if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK)
 		return true;
 	*decision = *step_decision;
