@@ -2,10 +2,12 @@
 
 import calendar
 import json
+import re
 import signal
 import time
 
-from harness import Http, Wire, encode, until
+import pytest
+from harness import Http, Wire, encode, until, weir
 
 CONFIG = """
 limits:
@@ -48,6 +50,18 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
     assert shown["open_breakers"] == [] and shown["switched"] == []
     assert shown["denials"] == {"kept": 2, "left_out": 0, "oldest": server.get("/v1/denials").json[-1]["time"]}
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("capacity, keys, said", [
+    (1000, 3, "3 of [0-9]+"), (1_000_000, 3, "(fewer than|about) [0-9]+ of 1[0-9]+"), (1_000_000, 5000, "about [0-9]+ of 1[0-9]+"),
+    (2_000_000, 0, "fewer than 1[5-9][0-9] of 2[0-9]+"),
+])
+def test_a_number_of_keys_from_a_sample_is_no_exact_one(serve, capacity, keys, said):
+    server = serve("--capacity", str(capacity), config=CONFIG)
+    for first in range(0, keys, 1000):
+        server.post("/v1/batch", [{"limit": "login", "key": f"k{i}"} for i in range(first, min(first + 1000, keys))])
+    shown = weir("status", "--server", f"127.0.0.1:{server.http}").stdout
+    assert re.search(f"^keys +{said}$", shown, re.M), shown
 
 
 def test_a_reload_that_failed_is_shown_until_one_succeeds(serve):

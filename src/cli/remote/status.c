@@ -3,6 +3,7 @@
  * see that, whether it is ready.
  */
 #include "base/error.h"
+#include "base/number.h"
 #include "base/time/time_span.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
@@ -12,6 +13,7 @@
 #define NOT_READY  503 /* the status of /readyz */
 #define NOT_FOUND  404 /* an earlier version, without /v1/status */
 #define ITEM_MAX   20  /* of a list, such as open breakers */
+#define SAMPLE     65536 /* a server counts the keys in so many places of its table, see table_live */
 
 enum { JSON, REMOTE };
 
@@ -197,6 +199,23 @@ static void add_running_time(struct table *table, struct json_member *members)
 	buffer_free(&text);
 }
 
+/*
+ * Adds how many keys are in use. In a large table the server estimates them from a sample: each key
+ * in the sample stands for `weight` keys. If there are five times as many, the sample has one of
+ * them, but for one chance in 150.
+ */
+static void add_keys(struct table *table, uint64_t keys, uint64_t capacity)
+{
+	uint64_t weight = ceil_div(capacity, SAMPLE);
+
+	if (weight > 1 && keys == 0)
+		table_printf(table, "fewer than %llu of %llu", (unsigned long long)(5 * weight),
+		             (unsigned long long)capacity);
+	else
+		table_printf(table, "%s%llu of %llu", weight > 1 ? "about " : "", (unsigned long long)keys,
+		             (unsigned long long)capacity);
+}
+
 static void add_usage(struct table *table, const struct json_member *members)
 {
 	struct json_member denials[] = {{"kept", {0}}, {"left_out", {0}}};
@@ -208,7 +227,7 @@ static void add_usage(struct table *table, const struct json_member *members)
 	if (slice_equal(members[KEYS].value, SLICE("null")))
 		table_add(table, SLICE("at Redis"));
 	else
-		table_printf(table, "%llu of %llu", number_of(members, KEYS), number_of(members, CAPACITY));
+		add_keys(table, number_of(members, KEYS), number_of(members, CAPACITY));
 	table_add(table, SLICE("connections"));
 	table_printf(table, "%llu, %llu requests wait", number_of(members, CONNECTIONS),
 	             number_of(members, WAITING));
