@@ -279,6 +279,14 @@ def test_the_unit_is_valid_and_confined(tree, tmp_path):
     run("systemd-analyze", "security", "--offline=yes", "--threshold=20", unit)
 
 
+def test_the_command_of_the_guide_makes_a_unit_of_the_program_that_make_install_installs():
+    [command] = [line.split(" > ")[0] for line in (ROOT / "docs/install.md").read_text().splitlines()
+                 if line.startswith("sed ") and "weir.service" in line]
+    unit = subprocess.run(command, shell=True, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    started = [line.split("=", 1)[1].split()[0] for line in unit.splitlines() if line.startswith("Exec")]
+    assert set(started) == {"/usr/local/bin/weir", "/bin/sh"} and "/usr/bin/weir" not in unit
+
+
 def source_of(build):
     return json.loads((build / "meson-info" / "meson-info.json").read_text())["directories"]["source"]
 

@@ -77,7 +77,7 @@ class Proxy:
     """The command and files of a proxy as the document shows them, with the addresses of the test."""
 
     def __init__(self, name, directory, addresses, fail_open=False, more=False,
-                 behind_cdn=False, token=None):
+                 behind_cdn=False, token=None, own_page=False):
         self.name = name
         self.directory = directory
         self.port = int(addresses["port"])
@@ -90,6 +90,7 @@ class Proxy:
         self.more = more
         self.behind_cdn = behind_cdn
         self.token = token
+        self.own_page = own_page
 
     def shown(self, language, holding="", **more):
         """The first block of a language in the document, or the second, in which Caddy fails open."""
@@ -97,7 +98,15 @@ class Proxy:
         text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
-        return self.logging_in(self.behind_a_cdn(self.forwarding(self.failing_open(text))))
+        return self.logging_in(self.behind_a_cdn(self.forwarding(self.failing_open(self.with_a_page(text)))))
+
+    def with_a_page(self, text):
+        """Adds the page for 429 to nginx's location @refused."""
+        if not self.own_page:
+            return text
+        [(answer, kind)] = re.findall(r"^- An own page.*?`(return .*?;)`.*?`(types .*?;)`",
+                                      (ROOT / DOCUMENT).read_text(), re.M | re.S)
+        return text.replace("return 429;", answer).replace("location @refused {", f"location @refused {{ {kind}")
 
     def failing_open(self, text):
         """Applies the change that a comment of the document gives."""
@@ -316,6 +325,17 @@ def test_behind_a_cdn_the_address_is_that_of_the_cdns_header(front, name):
         assert left(site, "198.51.100.1") == 1000
     assert site.get("/shop/", "127.0.0.3").status == 200
     assert left(site, "127.0.0.3") == 998
+
+
+def test_an_own_page_of_nginx_keeps_the_headers_of_a_denial(front):
+    site = front("nginx", own_page=True)
+    answers = [site.get(f"/shop/index.html?n={i}", "127.0.0.2") for i in range(100)]
+    answers.append(site.get("/shop/picture.gif", "127.0.0.2"))
+    assert [answer.status for answer in answers] == [200] * 100 + [429]
+    assert answers[-1].text == "<h1>Too many requests</h1>"
+    assert answers[-1].headers["Content-Type"] == "text/html; charset=utf-8"
+    assert int(answers[-1].headers["Retry-After"]) > 0 and answers[-1].headers["RateLimit"].startswith('"site";r=0;t=')
+    assert answers[0].headers["Content-Type"] != "text/html; charset=utf-8"
 
 
 def test_keys_of_an_api_are_counted_separately(site):
