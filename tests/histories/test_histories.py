@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FOUND = sorted((HERE / "found").glob("*.json"))
 # How many of each world. With a sanitizer, fewer.
 SHARE = float(os.environ.get("WEIR_TEST_HISTORIES", "1"))
-WORLDS = {"memory": 3000, "file": 800, "breakers": 800, "company": 600, "overload": 40, "redis": 700, "uneven": 600, "mixed": 500, "adhoc": 1000, "chunks": 300, "refunds": 120,
+WORLDS = {"memory": 3000, "file": 800, "breakers": 800, "company": 300, "overload": 40, "redis": 700, "uneven": 600, "mixed": 500, "adhoc": 1000, "chunks": 300, "refunds": 120,
           "faults": 300, "order": 60, "waits": 30, "outages": 40, "kills": 30, "access": 60, "balanced": 30, "recoveries": 20}
 
 
