@@ -294,7 +294,7 @@ static int check_force_fields(struct fill *fill)
 	if (!(fill->given_fields & BIT(KEY)) && !fill->attributes)
 		return error_set(&fill->error, WEIR_EINVAL,
 		                 "expected limit, key, state and optionally until, found no key; if the "
-		                 "breaker has no keys, give \"\" as its key");
+		                 "limit has no keys, give \"\" as its key");
 	return check_fields(fill, required, required | BIT(UNTIL),
 	                    "limit, key, state and optionally until");
 }
