@@ -129,16 +129,21 @@ static int read_yaml_file(struct weir_config *config, const struct weir_config_f
 	return status;
 }
 
+static bool has_koala_file(const struct weir_config_files *files)
+{
+	for (size_t i = 0; i < files->count; i++)
+		if (is_koala(files->paths[i]))
+			return true;
+	return false;
+}
+
 /* The first of Koala's rules that applies decides, so rules in YAML beside them must do so too. */
 static int check_order(struct weir_config *config, const struct yaml_rules *yaml_rules,
                        const struct weir_config_files *files)
 {
 	const struct rules_rule *rule = yaml_rules->rules;
-	size_t koala_files = 0;
 
-	for (size_t i = 0; i < files->count; i++)
-		koala_files += is_koala(files->paths[i]);
-	if (yaml_rules->rule_count == 0 || config->order == RULES_FIRST || koala_files == 0)
+	if (yaml_rules->rule_count == 0 || config->order == RULES_FIRST || !has_koala_file(files))
 		return WEIR_OK;
 	return remark_add(
 	           config, REMARK_ERROR(rule->file, rule->line, rule->column),

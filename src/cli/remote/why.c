@@ -158,12 +158,8 @@ static void print_table(struct slice body, bool has_key_column)
 /* Whether the text is a digest of 16 hexadecimal digits in quotes. */
 static bool is_quoted_digest(struct slice text)
 {
-	if (text.len != DIGEST_LEN + 2)
-		return false;
-	for (size_t i = 1; i <= DIGEST_LEN; i++)
-		if (!text.data[i] || !strchr("0123456789abcdef", text.data[i]))
-			return false;
-	return true;
+	return text.len == DIGEST_LEN + 2 && text.data[0] == '"' &&
+	       strspn(text.data + 1, "0123456789abcdef") == DIGEST_LEN; /* it ends at the quote */
 }
 
 /*

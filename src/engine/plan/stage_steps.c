@@ -115,7 +115,7 @@ __attribute__((flatten)) static void run_in_memory(const struct decision_context
 /*
  * Whether the plan's stage runs the step. The first two stages are of a plan for whose keys other
  * requests wait: it is the first waiter of some keys, and waits for one, `refused_step`. The order
- * in time: these, PEEK, EXECUTE, and if denied EXPLAIN, SHADOW, EXPLAIN_SHADOWED.
+ * in time: these, PEEK, EXECUTE, and if refused PEEK_OTHERS, EXPLAIN, SHADOW, EXPLAIN_SHADOWED.
  */
 static inline bool is_in_stage(const struct plan *plan, const struct plan_step *step)
 {
