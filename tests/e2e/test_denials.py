@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.parse
 
 import pytest
 from harness import PATIENCE, Http, Wire, metric, until
@@ -234,6 +235,36 @@ def test_a_denied_answer_names_its_rule_limit_and_denial_if_that_is_asked_for(se
     # A denial that is not kept has no id; on a slow machine each may be the first of its second.
     until(lambda: denial_fields(server, attributes, http2) == {"rule": "by-user", "limit": "login"},
           "a denial that is not kept")
+
+
+@pytest.mark.parametrize("quantity", [1, 9], ids=["spent", "impossible"])
+@pytest.mark.parametrize("on_redis", [False, True], ids=["memory", "redis"])
+def test_a_denial_by_throttlecrabs_route_names_its_limit_and_denial(serve, request, on_redis, quantity):
+    store = f'store: "{request.getfixturevalue("start_redis")().url}"\nstore_timeout: 30s\n' if on_redis else ""
+    server = serve(config=store + "denials: { headers: yes }\n")
+
+    def throttle(quantity):
+        answer = server.post("/throttle", {"key": "ann", "max_burst": 2, "count_per_period": 1, "period": 3600,
+                                           "quantity": quantity})
+        return answer.status, answer.json["allowed"], {name: value for name, value in answer.headers.items()
+                                                       if name.lower().startswith("x-weir")}
+
+    assert throttle(2) == (200, True, {})
+    status, allowed, fields = throttle(quantity)
+    [kept] = denials(server)
+    assert (status, allowed, fields) == (200, False, {"X-Weir-Limit": "CL.THROTTLE", "X-Weir-Decision": kept["id"]})
+
+
+def test_names_in_header_fields_are_percent_encoded(serve):
+    name = 'l\u00f6"g \\%7E~'
+    server = serve(config=f"""
+limits: {{ one: {{ algorithm: fixed_window, rate: 1/h }} }}
+rules: [ {{ name: {json.dumps(name)}, key: [user], limits: [one] }} ]
+denials: {{ headers: yes }}
+""")
+    denied = [server.post("/v1/acquire", {"attributes": {"user": "ann"}}) for _ in range(2)][1]
+    assert denied.headers["X-Weir-Rule"] == "l%C3%B6%22g%20%5C%257E~"
+    assert urllib.parse.unquote(denied.headers["X-Weir-Rule"]) == name == denied.json["rule"]
 
 
 def test_denials_after_a_wait_by_redis_and_by_a_rule_alone_are_explained(serve, start_redis):

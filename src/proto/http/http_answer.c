@@ -9,6 +9,7 @@
 #include "base/time/timestamp.h"
 #include "proto/adhoc_command.h"
 #include "proto/fill.h"
+#include "proto/http/http_name.h"
 #include "proto/http/http_session.h"
 
 #define FIELD(name) DECISION_FIELD(",", name)
@@ -77,45 +78,6 @@ static void add_text_field(struct http_answer *answer, enum http_answer_name nam
 }
 
 /*
- * Appends a name as the inside of a string of structured fields (RFC 9651), which are ASCII. Other
- * bytes and '%' become %XX, so that different names stay different.
- */
-static void add_ascii_name(struct buffer *out, const char *text)
-{
-	static const char digits[] = "0123456789ABCDEF";
-	/* Bytes that need no escape. */
-	static const bool is_plain[256] = {
-	    [' ' ... '!'] = true,
-	    ['#' ... '$'] = true,
-	    ['&' ... '['] = true,
-	    [']' ... '~'] = true,
-	};
-
-	for (;; text++) {
-		const char *begin = text;
-		unsigned char byte;
-
-		while (is_plain[(unsigned char)*text])
-			text++;
-		buffer_add(out, begin, (size_t)(text - begin));
-		byte = (unsigned char)*text;
-		if (byte == '\0')
-			break;
-		if (byte == '"' || byte == '\\')
-			buffer_add(out, (const char[]){'\\', *text}, 2);
-		else
-			buffer_add(out, (const char[]){'%', digits[byte >> 4], digits[byte & 15]}, 3);
-	}
-}
-
-static void add_structured_string(struct buffer *out, const char *text)
-{
-	buffer_add(out, "\"", 1);
-	add_ascii_name(out, text);
-	buffer_add(out, "\"", 1);
-}
-
-/*
  * Returns the end of what it has written, as all put functions do. `text` is a literal, so the
  * compiler knows its length.
  */
@@ -140,7 +102,7 @@ static void add_ratelimit(struct http_answer *answer, const struct weir_decision
 	size_t begin = values->len, name_len;
 	char *to;
 
-	add_structured_string(values, d->limit);
+	http_name_add_string(values, d->limit);
 	name_len = values->len - begin;
 	to = buffer_reserve(values, name_len + RATELIMIT_MAX);
 	if (!to)
@@ -246,7 +208,7 @@ static void add_name_field(struct http_answer *answer, enum http_answer_name fie
 
 	if (!name)
 		return;
-	add_ascii_name(&answer->values, name);
+	http_name_add(&answer->values, name);
 	add_field(answer, field, begin);
 }
 
@@ -522,6 +484,8 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 	switch ((enum request_kind)request->kind) {
 	case REQUEST_ADHOC:
 		add_throttlecrab(answer->body, reply);
+		if (reply->explains_denial)
+			add_denial(answer, reply);
 		break;
 	case REQUEST_EVENTS:
 		answer_events(answer);

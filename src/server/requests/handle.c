@@ -241,6 +241,7 @@ static void finish_impossible_cost(struct decider *decider, struct work *work, s
 	work->plan.direct_step.allowed = d->allowed = false;
 	work->plan.direct_step.reason = d->reason = WEIR_REASON_OVER_LIMIT;
 	decisions_count_step(&decider->self, &work->plan, &work->plan.direct_step);
+	denial_list_explain(decider, &work->plan, reply);
 }
 
 static void finish_adhoc(struct decider *decider, struct work *work, struct reply *reply)
