@@ -77,7 +77,7 @@ class Proxy:
     """The command and files of a proxy as the document shows them, with the addresses of the test."""
 
     def __init__(self, name, directory, addresses, fail_open=False, more=False,
-                 behind_cdn=False, token=None, own_page=False):
+                 behind_cdn=False, token=None, own_page=False, explaining=False):
         self.name = name
         self.directory = directory
         self.port = int(addresses["port"])
@@ -91,6 +91,7 @@ class Proxy:
         self.behind_cdn = behind_cdn
         self.token = token
         self.own_page = own_page
+        self.explaining = explaining
 
     def shown(self, language, holding="", **more):
         """The first block of a language in the document, or the second, in which Caddy fails open."""
@@ -98,6 +99,7 @@ class Proxy:
         text = found[self.fail_open and self.name == "caddy"]
         for old, new in {**self.addresses, **more}.items():
             text = text.replace(old, new)
+        text = self.naming(text) if self.explaining else text
         return self.logging_in(self.behind_a_cdn(self.forwarding(self.failing_open(self.with_a_page(text)))))
 
     def with_a_page(self, text):
@@ -108,16 +110,29 @@ class Proxy:
                                       (ROOT / DOCUMENT).read_text(), re.M | re.S)
         return text.replace("return 429;", answer).replace("location @refused {", f"location @refused {{ {kind}")
 
+    def naming(self, text):
+        """Adds the lines, of nginx and HAProxy, by which a visitor sees the names of rule and limit."""
+        advice = re.findall(rf"^- {self.name}, .*?(?=^- |\Z)", self.section("The id of a denial"), re.M | re.S | re.I)
+        for line in re.findall(r'`(auth_request_set .*?;|add_header .*?;|"x-.*?)`', "".join(advice)):
+            beside = {"auth": r"^.*set \$weir_decision.*", "add_": r"^.*X-Weir-Decision.*",
+                      '"x-w': r'"x-weir-decision"'}[line[:4]]
+            joint = ", " if line[0] == '"' else " "
+            text = re.sub(beside, rf"\g<0>{joint}{line}", text, flags=re.M)
+        return text
+
     def failing_open(self, text):
         """Applies the change that a comment of the document gives."""
         return re.sub(r"^( *).*?  (?:#|--) to fail open: (.*)$", r"\1\2", text,
                       flags=re.M) if self.fail_open else text
 
+    @staticmethod
+    def section(title):
+        [section] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", (ROOT / DOCUMENT).read_text(), re.M | re.S)
+        return section
+
     def advised(self, title):
         """The code for this proxy in a list of the document."""
-        [section] = re.findall(rf"^## {title}\n(.*?)(?=^## |\Z)", (ROOT / DOCUMENT).read_text(),
-                               re.M | re.S)
-        return re.findall(rf"^- {self.name}.*?: `(.*?)`", section, re.M | re.I)
+        return re.findall(rf"^- {self.name}.*?: `(.*?)`", self.section(title), re.M | re.I)
 
     def forwarding(self, text):
         """Adds a line that forwards a visitor's header after the last of the lines for headers."""
@@ -336,6 +351,20 @@ def test_an_own_page_of_nginx_keeps_the_headers_of_a_denial(front):
     assert answers[-1].headers["Content-Type"] == "text/html; charset=utf-8"
     assert int(answers[-1].headers["Retry-After"]) > 0 and answers[-1].headers["RateLimit"].startswith('"site";r=0;t=')
     assert answers[0].headers["Content-Type"] != "text/html; charset=utf-8"
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["id", "names"])
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_denied_visitor_gets_the_id_of_the_denial_if_weir_sends_it(front, name, named):
+    site = front(name, ANY.replace("1000/h", "1/h") + "denials: { headers: yes }\n", explaining=named)
+    passed, denied = [{header.lower(): value for header, value in site.get("/shop/index.html").headers.items()
+                       if header.lower().startswith("x-weir")} for _ in range(2)]
+    [kept] = site.weir.get("/v1/denials").json
+    names = {"x-weir-rule": "site-by-ip", "x-weir-limit": "site"}
+    expected = {"x-weir-decision": kept["id"], **(names if named or name not in ("nginx", "haproxy") else {})}
+    assert (passed, denied) == ({}, expected)
+    # What a visitor sends is not passed back.
+    assert site.get("/shop/index.html", X_Weir_Rule="forged").headers["X-Weir-Rule"] in (None, "site-by-ip")
 
 
 def test_keys_of_an_api_are_counted_separately(site):
