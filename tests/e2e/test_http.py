@@ -217,6 +217,20 @@ trusted_proxies: [127.0.0.0/8]
         assert charged(path) == set(), path
 
 
+@pytest.mark.parametrize("forwarded", [True, False])
+def test_a_host_in_other_letters_or_with_a_port_has_the_same_count(serve, forwarded):
+    server = serve(config="""
+limits: { one: { algorithm: fixed_window, rate: 5/h } }
+rules: [ { match: { host: example.com }, key: [host], limits: [one] } ]
+trusted_proxies: [127.0.0.0/8]
+hosts: [example.com]
+""")
+    hosts = ["example.com", "Example.COM", "EXAMPLE.com:80", "example.com.", "example.com.:8080", "exAmple.com"]
+    headers = [{"X-Forwarded-Host" if forwarded else "Host": host} for host in hosts]
+    assert [server.get("/auth", fields).status for fields in headers] == [200] * 5 + [429]
+    assert [row["key"] for row in server.get("/v1/top").json] == ["example.com"]
+
+
 def test_auth_answers_every_method(server):
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
         assert server.get("/auth", {"X-Original-URI": "/"}, method).status == 200

@@ -114,6 +114,10 @@ RULE = "rules:\n  - {{ match: {{ {} }}, key: [{}], limits: [a] }}\n"
     ("method: get", "ip", '3:24: warning: expected a method in capital letters, found "get": no request at /auth has it'),
     ("method: [GET, Post]", "ip", '3:30: warning: expected a method in capital letters, found "Post": '
                                   'no request at /auth has it'),
+    *((f"host: {host}", "ip", f'3:22: warning: expected a host in small letters, without a port and without a dot at '
+       f'its end, found "{host.strip(chr(34))}": no request at /auth has it')
+      for host in ("Example.com", '"!www.Example.com"', "example.com:80", "example.com.", '"[::1]:80"')),
+    ("host: example.com", "host", None), ('host: ["[::1]", 10.0.0.1, "*"]', "host", None),
     ("ip: 10.0.0.1/8", "ip", '3:20: warning: expected the first address of a network, found "10.0.0.1/8": '
                              'only its first 8 bits count'),
     ("ip: \"2001:db8::1/32\"", "ip", '3:20: warning: expected the first address of a network, found '

@@ -81,6 +81,31 @@ static int warn_of_lowercase_method(struct reader *reader, const yaml_node_t *no
 	return WEIR_OK;
 }
 
+/* Whether /auth leaves the host as it is: it removes a port and a last dot, and folds case. */
+static bool is_normalized_host(struct slice host)
+{
+	const char *colon = host.len ? memrchr(host.data, ':', host.len) : NULL;
+	size_t after_colon = colon ? (size_t)(host.data + host.len - colon) : 0;
+
+	for (size_t i = 0; i < host.len; i++)
+		if (host.data[i] >= 'A' && host.data[i] <= 'Z')
+			return false;
+	return (!colon || memchr(colon, ']', after_colon)) &&
+	       (host.len == 0 || host.data[host.len - 1] != '.');
+}
+
+/* Warns of a host that no request has. */
+static int warn_of_impossible_host(struct reader *reader, const yaml_node_t *node,
+                                   const struct rules_value *value)
+{
+	if (is_normalized_host(value->text))
+		return WEIR_OK;
+	return node_warning(reader, node,
+	                    "expected a host in small letters, without a port and without a dot at its "
+	                    "end, found %s: no request at /auth has it",
+	                    node_found(node).text);
+}
+
 /* Warns of a network such as 10.0.0.1/8, whose address has bits behind its prefix. */
 static int warn_of_host_bits(struct reader *reader, const yaml_node_t *node,
                              const struct rules_value *value)
@@ -137,6 +162,7 @@ static int read_text_of_attribute(struct reader *reader, const char *attribute,
 {
 	return read_text(reader, strcmp(attribute, "path") == 0, node, out)
 	           ?: strcmp(attribute, "method") == 0 ? warn_of_lowercase_method(reader, node, out)
+	              : strcmp(attribute, "host") == 0 ? warn_of_impossible_host(reader, node, out)
 	                                               : WEIR_OK;
 }
 
