@@ -66,6 +66,54 @@ def test_values_of_headers_and_cookies_are_digests_whatever_is_configured(serve,
     assert by_cookie["attributes"]["cookie.session"] == digest(server, "s3cret-too")
 
 
+SECRETS = """
+limits: { calls: { algorithm: fixed_window, rate: 1/d } }
+rules:
+  - { name: by-ip, match: { path: /ip, api_key: "*", authorization: "*" }, key: [ip], limits: [calls] }
+  - { name: by-key, match: { path: /key }, key: [api_key], limits: [calls] }
+  - { name: leaked, match: { path: /leaked, accessToken: sk_live_S3CRET }, answer: deny }
+"""
+
+
+@pytest.mark.parametrize("option", ["{ %s }", "{ key: full, %s }",
+                                    "{ key: full, attributes: [ip, api_key, authorization, accessToken], %s }"])
+def test_attributes_with_the_name_of_a_secret_are_digests_whatever_is_configured(serve, tmp_path, option):
+    server = serve(config=SECRETS + "denials: " + option % "file: denials.jsonl" + "\n")
+    for path in ("/ip", "/key", "/leaked"):
+        attributes = {"path": path, "ip": "192.0.2.7", **dict.fromkeys(("api_key", "authorization", "accessToken"), "sk_live_S3CRET")}
+        assert [server.post("/v1/acquire", {"attributes": attributes}).status for _ in range(2)][-1] == 429
+    for _ in range(2):
+        server.post("/v1/acquire", {"limit": "calls", "key": "sk_live_S3CRET2"})
+    secret = digest(server, "sk_live_S3CRET")
+    [by_ip], [by_key], leaked = (denials(server, rule) for rule in ("by-ip", "by-key", "leaked"))
+    assert by_ip["attributes"]["api_key"] == by_ip["attributes"]["authorization"] == secret
+    assert by_key["key"] == secret and {denial["attributes"]["accessToken"] for denial in leaked} == {secret}
+    assert len(server.get("/v1/denials?key=sk_live_S3CRET").json) >= 4
+    assert "S3CRET" not in server.get("/v1/denials").text + server.get("/v1/top").text.replace("S3CRET2", "")
+    assert server.stop() == 0
+    assert "S3CRET" not in (tmp_path / "denials.jsonl").read_text()
+
+
+def test_with_digests_only_values_of_many_visitors_are_in_clear(serve):
+    config = """
+limits: { calls: { algorithm: fixed_window, rate: 1/d } }
+rules:
+  - { name: banned, match: { ip: 192.0.2.0/24, path: /a }, answer: deny }
+  - { name: by-user, match: { path: /*, method: GET, host: "*", plan: "*", ip: 203.0.113.0/24 }, key: [user], limits: [calls] }
+"""
+    server = serve(config=config)
+    request = {"path": "/a", "method": "GET", "host": "a.example", "plan": "free", "user": "ann"}
+    for ip in ("192.0.2.7", "203.0.113.9", "203.0.113.9"):
+        answer = server.post("/v1/acquire", {"attributes": {**request, "ip": ip}})
+    assert answer.status == 429
+    [banned], [by_user] = denials(server, "banned"), denials(server, "by-user")
+    assert banned["attributes"] == {"path": "/a", "ip": digest(server, "192.0.2.7")}
+    assert by_user["attributes"] == {**request, **{name: digest(server, value) for name, value in (
+        ("plan", "free"), ("user", "ann"), ("ip", "203.0.113.9"))}}
+    for value in ("192.0.2.7", "203.0.113.9", "free"):  # which find them all the same
+        assert len(server.get(f"/v1/denials?key={value}").json) == 1
+
+
 def test_a_request_that_waited_keeps_its_attributes(serve):
     server = serve("--threads", "1", config=RULES + "denials: { key: full }\n")
     with Wire(server.resp) as wire, Wire(server.resp) as other:

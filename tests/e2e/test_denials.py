@@ -154,10 +154,10 @@ def test_a_denial_over_resp_is_kept_and_one_of_a_limit_in_the_request(serve):
     server = serve(config=RULES + "denials: { key: full }\n")
     with Wire(server.resp) as wire:
         for _ in range(2):
-            wire.command("WEIR.ACQUIRE", "tokens", "k")
+            wire.command("WEIR.ACQUIRE", "spare", "k")
             wire.command("CL.THROTTLE", "adhoc", 0, 1, 3600)
     assert [(d["limit"], d["key"], d["rule"]) for d in denials(server)] == [
-        ("CL.THROTTLE", "adhoc", ""), ("tokens", "k", "")]
+        ("CL.THROTTLE", "adhoc", ""), ("spare", "k", "")]
 
 
 @pytest.mark.parametrize("query, message", [
@@ -210,7 +210,7 @@ def test_long_and_foreign_names_are_cut_and_escaped(serve):
     server = serve(config=RULES + "denials: { key: full }\n")
     name = "\"</script>\u202e" + "é" * 500
     for _ in range(2):
-        server.post("/v1/acquire", {"limit": "tokens", "key": name})
+        server.post("/v1/acquire", {"limit": "spare", "key": name})
     [denial] = denials(server)
     assert denial["key"].startswith("\"</script>\u202e") and len(denial["key"].encode()) <= 260
 

@@ -15,7 +15,7 @@
 #include "algo/algorithm.h"
 #include "base/error.h"
 #include "base/number.h"
-#include "base/text/forwarded.h"
+#include "base/text/secret_name.h"
 #include "base/text/store_url.h"
 #include "store/caller.h"
 
@@ -145,20 +145,19 @@ static int index_limits(struct weir_engine *engine, struct weir_error *error)
 }
 
 /*
- * Finds the attributes of which a rule's key is made. A header, cookie or query parameter of a
- * visitor may be a password or a session, so listings must not show a key made of it. Returns false
- * if there is no memory.
+ * Finds the attributes of which a rule's key is made. A value that may be a secret, such as a
+ * header of a visitor or an API key, must not be shown in listings, nor a key made of it. Returns
+ * false if there is no memory.
  */
 static bool compile_key(struct weir_engine *engine, size_t number)
 {
 	const struct rules_rule *rule = &engine->config->rules[number];
 	struct rule_key *key = &engine->rule_keys[number];
-	struct forwarded_attribute forwarded;
 
 	key->attributes = arena_array(&engine->arena, rule->key_count, sizeof *key->attributes);
 	for (size_t i = 0; key->attributes && i < rule->key_count; i++) {
 		key->attributes[i] = match_key_attribute(engine->match, number, slice_of(rule->key[i]));
-		key->is_secret |= forwarded_parse(rule->key[i], &forwarded);
+		key->is_secret |= secret_name_is(rule->key[i]);
 	}
 	for (size_t i = 0; i < rule->limit_count; i++)
 		engine->limits[rule->limits[i]].has_secret_keys |= key->is_secret;

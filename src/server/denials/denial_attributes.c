@@ -5,7 +5,7 @@
 #include "server/denials/denial_attributes.h"
 
 #include "base/number.h"
-#include "base/text/forwarded.h"
+#include "base/text/secret_name.h"
 
 static bool names_attribute(const char *const *names, size_t count, const char *name)
 {
@@ -78,18 +78,33 @@ bool denial_attributes_are_kept(const struct decider *decider, const struct plan
 	return false;
 }
 
+/* Whether the value is that of many visitors, so that it names none of them. */
+static bool names_no_visitor(const char *name)
+{
+	return strcmp(name, "path") == 0 || strcmp(name, "method") == 0 || strcmp(name, "host") == 0;
+}
+
+/* Whether a digest stands for the attribute's value in a denial by the rule, which may be NULL. */
+static bool is_hidden(const struct rules_denials *denials, const struct rules_rule *rule,
+                      const char *name)
+{
+	if (secret_name_is(name))
+		return true;
+	if (denials->key == RULES_DENIAL_FULL)
+		return false;
+	return (rule && counts_by(rule, name)) ||
+	       (denials->attributes != RULES_DENIAL_OF_LIST && !names_no_visitor(name));
+}
+
 /* Adds a value as it may be shown: in clear and cut to DENIAL_VALUE_MAX, or as a digest. */
 static void add_shown_value(const struct decider *decider, const struct rules_rule *rule,
                             const struct weir_attribute *attribute, struct buffer *out)
 {
 	const struct worker_shared *shared = decider->shared;
-	bool hides_keys = decider->config->rules->denials.key == RULES_DENIAL_DIGEST;
 	struct slice value = {attribute->value, attribute->value_len};
-	struct forwarded_attribute forwarded;
 	char digest[KEY_DIGEST_TEXT];
 
-	if (forwarded_parse(attribute->name, &forwarded) ||
-	    (hides_keys && rule && counts_by(rule, attribute->name))) {
+	if (is_hidden(&decider->config->rules->denials, rule, attribute->name)) {
 		digest_keys_write(&shared->digest_keys, value, digest);
 		buffer_add_text(out, digest);
 		return;

@@ -2,9 +2,10 @@
  * denial_attributes.h: chooses the attributes of a request that are kept with its denial, and shows
  * them as JSON.
  *
- * A header, cookie or parameter of a visitor's request may be a password, so digests stand for
- * their values. With `key: digest` digests stand for the values that a rule counts by, too, since
- * these name visitors. /v1/key answers with the digest of a value.
+ * Digests stand for values that may be secrets (secret_name.h), whatever is configured. With
+ * `key: digest` they also stand for values that may name a visitor: those that a rule counts by,
+ * and all but the path, method and host where the configuration lists no attributes. /v1/key
+ * answers with the digest of a value.
  */
 #ifndef SERVER_DENIAL_ATTRIBUTES_H
 #define SERVER_DENIAL_ATTRIBUTES_H

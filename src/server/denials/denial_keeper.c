@@ -7,13 +7,19 @@
 #include "engine/engine.h"
 #include "server/denials/denial_attributes.h"
 
+/* A request that names a limit may have such a key as a rule makes for it of secrets. */
+static bool has_secret_key(const struct plan_step *step)
+{
+	return step->key_is_secret || (!step->rule && step->limit->has_secret_keys);
+}
+
 /* The name of the step's key if it may be shown, otherwise its digest. */
 static struct slice key_to_show(const struct decider *decider, const struct plan_step *step,
                                 const char *digest)
 {
 	bool shows_name = decider->config->rules->denials.key == RULES_DENIAL_FULL;
 
-	if (shows_name && !step->key_is_secret)
+	if (shows_name && !has_secret_key(step))
 		return (struct slice){step->key_name.data, u64_min(step->key_name.len, DENIAL_KEY_MAX)};
 	return slice_of(digest);
 }
