@@ -171,6 +171,9 @@ def test_a_torn_last_line_is_cut_off(serve, tmp_path, end):
     assert [denial["key"] for denial in written(path)] == ["whole", "next"]
 
 
+OTHER_JSON = '{"ida":1}\n{"of": "another program"'
+
+
 def symbolic_link(path):
     (path.parent / "elsewhere").write_text("")
     path.symlink_to(path.parent / "elsewhere")
@@ -182,8 +185,8 @@ def hard_link(path):
 
 
 @pytest.mark.parametrize("make", [symbolic_link, hard_link, os.mkdir, os.mkfifo,
-                                  lambda path: path.write_text("important\n")],
-                         ids=["symbolic link", "hard link", "directory", "fifo", "another file"])
+                                  lambda path: path.write_text("important\n"), lambda path: path.write_text(OTHER_JSON)],
+                         ids=["symbolic link", "hard link", "directory", "fifo", "another file", "another file of JSON"])
 def test_other_files_are_not_written(serve, tmp_path, make):
     path = tmp_path / "denials.jsonl"
     make(path)
@@ -194,7 +197,7 @@ def test_other_files_are_not_written(serve, tmp_path, make):
     assert len(kept(server)) == 3  # in memory
     if (tmp_path / "elsewhere").exists():
         assert (tmp_path / "elsewhere").read_text() == ""
-    assert path.is_symlink() or not path.is_file() or path.read_text() in ("important\n", "")
+    assert path.is_symlink() or not path.is_file() or path.read_text() in ("important\n", OTHER_JSON, "")
     assert server.stop() == 0
 
 
@@ -275,3 +278,63 @@ def test_another_file_needs_a_restart(serve):
     server = serve(config=CONFIG % "")
     server.reload(CONFIG % ", files: 9")
     assert "denials.file" in server.line_with("restart_needed")
+
+
+def test_rotation_leaves_names_out_that_others_have_taken(serve, tmp_path):
+    path = tmp_path / "denials.jsonl"
+    taken = {1: "important\n", 4: OTHER_JSON}
+    for number, text in taken.items():
+        (tmp_path / f"denials.jsonl.{number}").write_text(text)
+    (tmp_path / "denials.jsonl.2").mkdir()
+    server = serve("--log-format", "json", config=CONFIG % ", rotate: 16KiB, files: 6")
+    for number in (1, 2, 4):
+        await_line(server, f"denials.jsonl.{number}")
+    deny(server, "k" * 100, 2000)
+    assert server.stop() == 0
+    assert not any("denials_lost" in line for line in server.log)
+    for number, text in taken.items():
+        assert (tmp_path / f"denials.jsonl.{number}").read_text() == text
+    newest_first = [denial["id"] for number in ("", ".3", ".5") for denial in reversed(written(tmp_path / f"denials.jsonl{number}"))]
+    again = serve(config=CONFIG % ", rotate: 16KiB, files: 6")
+    assert [denial["id"] for denial in kept(again)] == newest_first and len(newest_first) > 50
+
+
+def test_a_file_that_others_take_while_the_server_runs_is_not_replaced(serve, tmp_path):
+    server = serve(config=CONFIG % ", rotate: 8kB, files: 2")
+    deny(server, "k" * 100, 10)
+    (tmp_path / "denials.jsonl.1").write_text("important\n")
+    deny(server, "k" * 100, 200)
+    assert server.stop() == 0
+    assert (tmp_path / "denials.jsonl.1").read_text() == "important\n"
+    assert 0 < (tmp_path / "denials.jsonl").stat().st_size <= 8000
+
+
+@pytest.mark.parametrize("move", [os.remove, lambda path: os.rename(path, path.with_name("moved")),
+                                  lambda path: os.replace(path.with_name("other"), path)], ids=["removed", "renamed", "replaced"])
+def test_a_file_that_is_moved_away_is_opened_anew(serve, tmp_path, move):
+    path = tmp_path / "denials.jsonl"
+    server = serve(config=CONFIG % "")
+    deny(server, "before", 3)
+    until(lambda: line_count(path) == 3, "the lines")
+    (tmp_path / "other").write_text("")
+    move(path)
+    deny(server, "after", 2)
+    await_line(server, "denials_file_moved")
+    until(lambda: line_count(path) == 2, "the lines in a new file")
+    assert [denial["key"] for denial in written(path)] == ["after"] * 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert metric(server, "weir_denials_lost_total") == 0
+    assert server.stop() == 0
+
+
+def test_a_file_in_the_place_of_one_that_was_moved_away_is_not_written(serve, tmp_path):
+    path = tmp_path / "denials.jsonl"
+    server = serve(config=CONFIG % "")
+    deny(server, "before", 3)
+    until(lambda: line_count(path) == 3, "the lines")
+    (tmp_path / "other").write_text("important\n")
+    os.replace(tmp_path / "other", path)
+    deny(server, "after", 2)
+    until(lambda: metric(server, "weir_denials_lost_total") == 2, "the losses to be counted")
+    assert server.stop() == 0
+    assert path.read_text() == "important\n"

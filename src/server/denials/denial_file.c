@@ -37,6 +37,8 @@ struct denial_file {
 	pthread_t writer;
 	/* The fields below belong to the writer. */
 	int fd; /* -1 while the file is not open */
+	dev_t device;
+	ino_t inode; /* by which the open file is known */
 	uint64_t size;
 	uint64_t next_attempt_ns, next_warning_ns; /* by the monotonic clock */
 	bool has_failed;                           /* since the last line that was written */
@@ -69,11 +71,9 @@ static void warn_of_failure(struct denial_file *file, const char *what)
 /* Returns NULL if the open file may be written, or what is wrong with it. */
 static const char *refuse_file(int fd, const struct stat *info)
 {
-	char first;
-
 	if (info->st_nlink != 1)
 		return "expected a file of one name, found one with several links";
-	if (info->st_size > 0 && (pread(fd, &first, 1, 0) != 1 || first != '{'))
+	if (!denial_path_begins_as_ours(fd))
 		return "expected a file of denials, found another beginning";
 	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
 		return "expected a file that no other process writes, found it locked";
@@ -112,6 +112,8 @@ static bool open_file(struct denial_file *file)
 		why = refuse_file(file->fd, &info);
 	if (!why) {
 		file->size = (uint64_t)info.st_size;
+		file->device = info.st_dev;
+		file->inode = info.st_ino;
 		if (cut_torn_line(file->fd, &file->size))
 			return true;
 		why = strerror(errno);
@@ -123,26 +125,68 @@ static bool open_file(struct denial_file *file)
 	return false;
 }
 
-/* Begins a new file. The oldest is replaced by the one before it, or removed if it is the only. */
-static bool rotate_files(struct denial_file *file)
+/* Closes the file, so that the next line opens it anew. */
+static void close_file(struct denial_file *file)
 {
-	const char *path = file->options.path;
-
-	close(file->fd);
+	if (file->fd >= 0)
+		close(file->fd);
 	file->fd = -1;
 	file->next_attempt_ns = 0;
-	for (uint64_t i = file->options.files - 1; i > 0; i--)
-		if (rename(denial_path_of(path, i - 1, file->from), denial_path_of(path, i, file->to)) !=
-		        0 &&
-		    errno != ENOENT) {
-			warn_of_failure(file, strerror(errno));
+}
+
+/* Whether PATH.N may be replaced. Anything but a file of denials is left alone, with a warning. */
+static bool may_replace(struct denial_file *file, uint64_t n)
+{
+	const char *name = denial_path_of(file->options.path, n, file->to);
+	struct stat info;
+
+	if ((lstat(name, &info) != 0 && errno == ENOENT) || denial_path_is_ours(name))
+		return true;
+	log_state(file, LOG_WARNING, "denials_name_taken", name);
+	return false;
+}
+
+/* Renames PATH.FROM to PATH.TO, or removes it if TO is 0. Returns false after a failure. */
+static bool move_file(struct denial_file *file, uint64_t from, uint64_t to)
+{
+	const char *path = file->options.path, *name = denial_path_of(path, from, file->from);
+	int status = to > 0 ? rename(name, denial_path_of(path, to, file->to)) : unlink(name);
+
+	if (status == 0 || errno == ENOENT)
+		return true;
+	warn_of_failure(file, strerror(errno));
+	return false;
+}
+
+/*
+ * Begins a new file. Each file gets the name of the next older one, except names that others have
+ * taken. The oldest is replaced by the one before it, or removed if it is the only.
+ */
+static bool rotate_files(struct denial_file *file)
+{
+	uint64_t older = 0; /* the number that the next file gets */
+
+	close_file(file);
+	for (uint64_t i = file->options.files - 1; i > 0; i--) {
+		if (!may_replace(file, i))
+			continue;
+		if (older > 0 && !move_file(file, i, older))
 			return false;
-		}
-	if (file->options.files == 1 && unlink(path) != 0 && errno != ENOENT) {
-		warn_of_failure(file, strerror(errno));
-		return false;
+		older = i;
 	}
-	return open_file(file);
+	return move_file(file, 0, older) && open_file(file);
+}
+
+/* Opens the file anew if its name was removed or given to another: nobody would find the lines. */
+static void follow_name(struct denial_file *file)
+{
+	struct stat info;
+
+	if (file->fd < 0 || (lstat(file->options.path, &info) == 0 && info.st_ino == file->inode &&
+	                     info.st_dev == file->device))
+		return;
+	close_file(file);
+	log_state(file, LOG_WARNING, "denials_file_moved", "it was removed or renamed by others");
 }
 
 /* Writes a line with its newline, or loses it. A part that was written is cut off again. */
@@ -176,6 +220,7 @@ static void write_lines(struct denial_file *file, const struct buffer *lines)
 {
 	const char *at = lines->data, *end = at + lines->len;
 
+	follow_name(file);
 	while (at < end) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		size_t len = (size_t)(newline + 1 - at); /* each line has its newline */
@@ -186,29 +231,13 @@ static void write_lines(struct denial_file *file, const struct buffer *lines)
 	}
 }
 
-/* Whether the file of that name is one of denials, which every line of ours begins with. */
-static bool is_ours(const char *name)
-{
-	static const char beginning[] = "{\"id\":\"";
-	char found[sizeof beginning - 1];
-	struct stat info;
-	const char *why;
-	int fd = denial_path_open(name, O_RDONLY, &info, &why);
-	bool is_ours = fd >= 0 && pread(fd, found, sizeof found, 0) == (ssize_t)sizeof found &&
-	               memcmp(found, beginning, sizeof found) == 0;
-
-	if (fd >= 0)
-		close(fd);
-	return is_ours;
-}
-
 /* Removes the older files that an earlier configuration with more `files` has left. */
 static void remove_surplus_files(struct denial_file *file)
 {
 	for (uint64_t i = file->options.files; i < DENIAL_FILES_MAX; i++) {
 		const char *name = denial_path_of(file->options.path, i, file->from);
 
-		if (is_ours(name) && unlink(name) == 0)
+		if (denial_path_is_ours(name) && unlink(name) == 0)
 			log_state(file, LOG_INFO, "denials_removed", name);
 	}
 }
@@ -218,8 +247,11 @@ static void *run_writer(void *argument)
 {
 	struct denial_file *file = argument;
 
-	if (open_file(file)) /* which has locked it, so no other server writes these files */
+	if (open_file(file)) { /* which has locked it, so no other server writes these files */
 		remove_surplus_files(file);
+		for (uint64_t i = 1; i < file->options.files; i++)
+			may_replace(file, i); /* warns early of names that will not be used */
+	}
 	pthread_mutex_lock(&file->mutex);
 	for (;;) {
 		struct buffer lines = file->queue;

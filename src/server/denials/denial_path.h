@@ -2,6 +2,7 @@
 #ifndef SERVER_DENIAL_PATH_H
 #define SERVER_DENIAL_PATH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -18,5 +19,11 @@ const char *denial_path_of(const char *path, uint64_t n, char *text);
  * opened, and not through a symbolic link. Returns the descriptor, or -1 and in *why what is wrong.
  */
 int denial_path_open(const char *name, int flags, struct stat *info, const char **why);
+
+/** Whether the open file is empty or begins as a file of denials, or with a part of such a line. */
+bool denial_path_begins_as_ours(int fd);
+
+/** Whether a file of denials, which is not empty, has this name. */
+bool denial_path_is_ours(const char *name);
 
 #endif
