@@ -250,7 +250,7 @@ def test_of_a_long_file_the_last_lines_are_read_and_wrong_ones_named_by_their_of
     path.write_bytes(b"".join(lines) + bad + last)
     server = serve("--log-format", "json", config=CONFIG % ", keep: 1")
     [read] = log_lines(server, "denials_read")
-    assert (read["denials"], read["skipped"]) == (20 - (extra > 0) + 1, 1)
+    assert (read["denials"], read["kept"], read["skipped"]) == (20 - (extra > 0) + 1, 1, 1)
     [skipped] = log_lines(server, "denial_skipped")
     assert "line" not in skipped and skipped["byte"] == len(b"".join(lines))
     assert [denial["key"] for denial in kept(server)] == ["last"]

@@ -51,6 +51,16 @@ def test_a_denial_says_when_by_which_rule_and_limit_and_until_when(serve):
     assert {d["shadow"] for d in denials(server, "?limit=spare")} == {True}
 
 
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_a_denial_by_a_shadow_rule_says_until_when_it_would_have_lasted(serve, start_redis, store):
+    place = f"store: {start_redis().url}\nstore_timeout: 30s\n" if store == "redis" else ""
+    server = serve(config=place + RULES.replace("rate: 1/h }", "rate: 1/h, align: first_request }", 1))
+    for cost, retry in ((1, None), (1, range(3_500_000, 3_600_001)), (2, range(1))):  # a cost of 2 can never pass
+        answer = server.post("/v1/acquire", {"attributes": {"path": "/login", "user": f"user-{cost}"}, "cost": cost}).json
+        assert answer["allowed"] is True
+        assert not retry or denials(server, "?rule=trial")[0]["retry_after_ms"] in retry
+
+
 @pytest.mark.parametrize("limit", [
     "algorithm: token_bucket, rate: 1/h, burst: 1", "algorithm: fixed_window, rate: 1/h, align: first_request",
     "algorithm: sliding_log, rate: 1/h", "algorithm: concurrency, max: 1", "algorithm: random, deny: 1, retry: 3s"])

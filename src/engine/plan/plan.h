@@ -53,7 +53,7 @@ struct plan_step {
 	union {
 		uint64_t charge_ends_ns; /* end of the state after the step, by which a refund finds the
 		                            charge; 0 if there is nothing to refund */
-		uint64_t retry_after_ns; /* if the step was refused, and its rule is enforced */
+		uint64_t retry_after_ns; /* if the step was refused */
 		uint64_t
 		    total_cost; /* of plan->direct_step after ECOST: the sum that its limit never grants */
 	};

@@ -186,6 +186,12 @@ static bool continues_after_refusal(const struct plan *plan, size_t i)
 	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused_step - plan->steps));
 }
 
+static void set_refused(struct plan_step *step, const struct weir_decision *step_decision)
+{
+	step->refused = true;
+	step->retry_after_ns = step_decision->retry_after_ns;
+}
+
 /*
  * Applies the decision of another step to a plan that is to wait for `refused_step`. Returns false
  * if it can't wait for this step, too. In a function of its own, so that apply_result is inlined.
@@ -196,8 +202,7 @@ can_still_wait(const struct plan *plan, struct plan_step *step,
 {
 	if (step_decision->allowed)
 		return true;
-	step->refused = true;
-	step->retry_after_ns = step_decision->retry_after_ns;
+	set_refused(step, step_decision);
 	if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK)
 		return true;
 	*decision = *step_decision;
@@ -228,8 +233,10 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 		/* The charges of shadow rules stay, except those that last only as long as the request. */
 		if (!limit_cost_fits(step->limit, plan->op, plan->cost))
 			denial_for_excess_cost(step, step_decision);
-		else
+		else if (step_decision->allowed)
 			step->charged = has_charged && algo_is_reported(&step->limit->algo);
+		else
+			set_refused(step, step_decision);
 		break;
 	case PLAN_REFUND_PERMIT:
 		permits_merge_decision(plan, step, step_decision, decision);

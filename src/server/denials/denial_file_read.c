@@ -131,6 +131,7 @@ void denial_file_read(const struct denial_file_options *options, struct denial_s
 	struct file_reader *reader = calloc(1, sizeof *reader);
 	uint64_t *bytes = calloc(options->files, sizeof *bytes); /* to read of each file */
 	char *name = malloc(strlen(options->path) + DENIAL_PATH_SUFFIX_MAX);
+	uint64_t oldest_ns;
 	uint64_t space =
 	    u64_min(denial_sample_capacity(sample) * (DENIAL_LINE_MAX + 1), DENIAL_FILE_READ_MAX);
 
@@ -152,6 +153,7 @@ void denial_file_read(const struct denial_file_options *options, struct denial_s
 		if (reader->read_count + reader->skipped_count > 0)
 			log_event(options->log, LOG_INFO, "denials_read", {"file", options->path},
 			          {"denials", .number = reader->read_count},
+			          {"kept", .number = denial_sample_count(sample, &oldest_ns)},
 			          {"skipped", .number = reader->skipped_count});
 	}
 	free(name);

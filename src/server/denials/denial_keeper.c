@@ -64,7 +64,7 @@ void denial_keeper_keep(struct decider *decider, const struct plan *plan,
 	    .rule = step->rule ? step->rule->name : NULL,
 	    .limit = limit,
 	    .reason = step->reason,
-	    .retry_after_ns = step->refused && !step->shadow ? step->retry_after_ns : 0,
+	    .retry_after_ns = step->refused ? step->retry_after_ns : 0,
 	    .shadow = step->shadow,
 	};
 
