@@ -94,7 +94,7 @@ def page(command):
     return "\n".join(out) + "\n"
 
 
-def first_page(commands):
+def first_page(commands, examples):
     out = head("weir", "Decide, for every request and every key, whether it may pass now.")
     out += [".SH SYNOPSIS", ".B weir", "\\fICOMMAND\\fR [\\fIARGUMENT\\fR]...", ".SH COMMANDS"]
     for command in commands:
@@ -102,6 +102,7 @@ def first_page(commands):
                 f".BR weir\\-{command['name']} (1)."]
     out += [".SH OPTIONS", ".TP", "\\fB\\-h\\fR, \\fB\\-\\-help\\fR", "Show the commands.",
             ".TP", "\\fB\\-V\\fR, \\fB\\-\\-version\\fR", "Show the version.",
+            ".SH EXAMPLES", ".nf", *map(quoted, examples), ".fi",
             ".SH SEE ALSO", ".BR weir.yaml (5)"]
     return "\n".join(out) + "\n"
 
@@ -194,9 +195,12 @@ def fish(commands):
 
 
 def main():
-    commands = json.loads(subprocess.run([BUILD / "weir", "help", "--json"], check=True, capture_output=True,
-                                         text=True).stdout)
-    made = {"docs/commands.md": table(commands), "packaging/man/weir.1": first_page(commands),
+    def output(*arguments):
+        return subprocess.run([BUILD / "weir", *arguments], check=True, capture_output=True, text=True).stdout
+
+    commands = json.loads(output("help", "--json"))
+    examples = re.findall(r"^  (.*)", output("help").partition("Examples:\n")[2], re.M)
+    made = {"docs/commands.md": table(commands), "packaging/man/weir.1": first_page(commands, examples),
             "packaging/completions/weir.bash": bash(commands), "packaging/completions/_weir": zsh(commands),
             "packaging/completions/weir.fish": fish(commands)}
     made |= {f"packaging/man/weir-{command['name']}.1": page(command) for command in commands}

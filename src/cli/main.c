@@ -16,11 +16,18 @@ static const struct command *const commands[] = {
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
+/* The commands of which the first example shows, in this order, what Weir is for. */
+static const struct command *const shown_by_example[] = {
+    &command_lint, &command_serve, &command_ask, &command_why, &command_simulate};
+
 static int print_help(FILE *to, int status)
 {
 	fputs("usage: weir COMMAND [ARGUMENT]...\n\n", to);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		fprintf(to, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("\nExamples:\n", to);
+	for (size_t i = 0; i < sizeof shown_by_example / sizeof *shown_by_example; i++)
+		fprintf(to, "  %s\n", shown_by_example[i]->examples[0]);
 	fputs("\nweir help COMMAND shows its flags, weir --version the version.\n", to);
 	return status;
 }

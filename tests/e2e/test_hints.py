@@ -54,8 +54,20 @@ def test_a_batch_of_unknown_names_compares_some_of_them(serve):
 
 @pytest.mark.parametrize("words, usage", [
     (["WEIR.RESET", "a"], "WEIR.RESET limit key"), (["weir.acquire", "a"], "WEIR.ACQUIRE limit key [COST n] [WAIT ms] [PRIORITY n] [PERMIT]"),
+    (["PING", "a", "b"], "PING [message]"), (["ECHO"], "ECHO message"), (["select"], "SELECT index"), (["AUTH"], "AUTH [user] secret"),
+    (["CONFIG"], "CONFIG GET parameter [parameter ...]"), (["CLIENT"], "CLIENT subcommand [argument ...]"),
+    (["MULTI", "x"], "MULTI"), (["WATCH"], "WATCH key [key ...]"), (["ACL"], "ACL WHOAMI"),
     (["TTL"], "TTL key"), (["DEL"], "DEL key [key ...]"), (["CL.THROTTLE", "k"], "CL.THROTTLE key max_burst count period [quantity]")])
 def test_a_wrong_number_of_arguments_names_the_right_ones(server, words, usage):
     with Wire(server.resp) as wire:
         name = usage.split()[0]
+        assert wire.command(*words).decode() == f"-ERR wrong number of arguments for '{name}' command: expected {usage}"
+
+
+@pytest.mark.parametrize("words, usage", [
+    (["CONFIG", "GET"], "CONFIG GET parameter [parameter ...]"), (["CLIENT", "SETNAME"], "CLIENT SETNAME name"),
+    (["CLIENT", "ID", "x"], "CLIENT ID"), (["CLIENT", "SETINFO", "x"], "CLIENT SETINFO attribute value")])
+def test_a_wrong_number_of_arguments_of_a_subcommand_names_the_right_ones(server, words, usage):
+    with Wire(server.resp) as wire:
+        name = "|".join(usage.split()[:2])
         assert wire.command(*words).decode() == f"-ERR wrong number of arguments for '{name}' command: expected {usage}"

@@ -180,6 +180,16 @@ def test_each_way_to_ask_for_the_help_of_a_command_prints_the_same(commands):
     assert weir("-V").stdout == weir("--version").stdout
 
 
+def test_the_help_and_the_first_page_show_examples_of_commands(commands):
+    """test_command_examples.py runs those."""
+    examples = re.search(r"\nExamples:\n((?:  weir .*\n)+)", weir("help").stdout)[1].split("\n")[:-1]
+    firsts = {command["examples"][0] for command in commands.values()}
+    assert len(examples) > 3 and {example.strip() for example in examples} <= firsts
+    page = run("man", "-l", ROOT / "packaging/man/weir.1", env={**os.environ, "MANWIDTH": "200"}).stdout
+    assert [line.strip() for line in page.partition("EXAMPLES\n")[2].splitlines()][:len(examples)] == [
+        example.strip() for example in examples]
+
+
 def test_every_flag_in_documents_exists(commands):
     known = {flag["name"] for command in commands.values() for flag in command["flags"]} | {"help", "version", "json"}
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:

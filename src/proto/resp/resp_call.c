@@ -57,8 +57,10 @@ void resp_call_run_subcommand(const struct resp_subcommand *table, size_t table_
 		if (!slice_equal_nocase(call->words[1], table[i].name))
 			continue;
 		if (call->word_count < table[i].min_words || call->word_count > table[i].max_words)
-			resp_call_write_error(call, "wrong number of arguments for '%.*s|%.*s' command",
-			                      FILL_QUOTE(call->words[0]), FILL_QUOTE(call->words[1]));
+			resp_call_write_error(
+			    call, "wrong number of arguments for '%.*s|%.*s' command: expected %.*s %.*s%s%s",
+			    FILL_QUOTE(call->words[0]), FILL_QUOTE(call->words[1]), FILL_QUOTE(call->words[0]),
+			    FILL_QUOTE(call->words[1]), *table[i].usage ? " " : "", table[i].usage);
 		else
 			table[i].answer(call);
 		return;

@@ -20,6 +20,7 @@ struct resp_call {
 struct resp_subcommand {
 	struct slice name;
 	uint8_t min_words, max_words; /* including both names */
+	const char *usage;            /* the words behind the names, for an error; may be empty */
 	void (*answer)(const struct resp_call *call);
 };
 

@@ -347,19 +347,19 @@ static void client_trackinginfo(const struct resp_call *call)
 void resp_run_client(const struct resp_call *call)
 {
 	static const struct resp_subcommand table[] = {
-	    {SLICE("SETINFO"), 4, 4, resp_call_write_ok},
-	    {SLICE("SETNAME"), 3, 3, client_setname},
-	    {SLICE("GETNAME"), 2, 2, client_getname},
-	    {SLICE("ID"), 2, 2, client_id},
-	    {SLICE("INFO"), 2, 2, client_info},
-	    {SLICE("LIST"), 2, RESP_ARGS_ANY, client_info},
-	    {SLICE("TRACKING"), 3, RESP_ARGS_ANY, client_tracking},
-	    {SLICE("TRACKINGINFO"), 2, 2, client_trackinginfo},
-	    {SLICE("CACHING"), 3, 3, client_caching},
-	    {SLICE("GETREDIR"), 2, 2, client_getredir},
-	    {SLICE("NO-EVICT"), 3, 3, resp_call_write_ok},
-	    {SLICE("NO-TOUCH"), 3, 3, resp_call_write_ok},
-	    {SLICE("CAPA"), 3, RESP_ARGS_ANY, resp_call_write_ok},
+	    {SLICE("SETINFO"), 4, 4, "attribute value", resp_call_write_ok},
+	    {SLICE("SETNAME"), 3, 3, "name", client_setname},
+	    {SLICE("GETNAME"), 2, 2, "", client_getname},
+	    {SLICE("ID"), 2, 2, "", client_id},
+	    {SLICE("INFO"), 2, 2, "", client_info},
+	    {SLICE("LIST"), 2, RESP_ARGS_ANY, "", client_info},
+	    {SLICE("TRACKING"), 3, RESP_ARGS_ANY, "ON|OFF [option ...]", client_tracking},
+	    {SLICE("TRACKINGINFO"), 2, 2, "", client_trackinginfo},
+	    {SLICE("CACHING"), 3, 3, "YES|NO", client_caching},
+	    {SLICE("GETREDIR"), 2, 2, "", client_getredir},
+	    {SLICE("NO-EVICT"), 3, 3, "ON|OFF", resp_call_write_ok},
+	    {SLICE("NO-TOUCH"), 3, 3, "ON|OFF", resp_call_write_ok},
+	    {SLICE("CAPA"), 3, RESP_ARGS_ANY, "capability [capability ...]", resp_call_write_ok},
 	};
 
 	RESP_RUN_SUBCOMMAND(table);

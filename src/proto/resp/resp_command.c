@@ -199,35 +199,36 @@ static const struct resp_spec specs[] = {
     KEY("PTTL", ASK, PEEK, pttl),
 #undef KEY
 #undef KEYS
-#define RUN(name_, min_, max_, kind_, answer_, ...)                                                \
+#define RUN(name_, min_, max_, usage_, kind_, answer_, ...)                                        \
 	{                                                                                              \
-		.name = SLICE(name_), .min_words = min_, .max_words = max_, .kind = REQUEST_##kind_,       \
-		.answer = resp_run_##answer_, __VA_ARGS__                                                  \
+		.name = SLICE(name_), .min_words = min_, .max_words = max_, .usage = usage_,               \
+		.kind = REQUEST_##kind_, .answer = resp_run_##answer_, __VA_ARGS__                         \
 	}
-#define EXECUTE(name_, min_, max_, execute_)                                                       \
+#define EXECUTE(name_, min_, max_, usage_, execute_)                                               \
 	{                                                                                              \
-		.name = SLICE(name_), .min_words = min_, .max_words = max_, .kind = REQUEST_LOCAL,         \
-		.execute_when_read = resp_execute_##execute_,                                              \
+		.name = SLICE(name_), .min_words = min_, .max_words = max_, .usage = usage_,               \
+		.kind = REQUEST_LOCAL, .execute_when_read = resp_execute_##execute_,                       \
 	}
-    RUN("PING", 1, 2, LOCAL, ping),
-    EXECUTE("MULTI", 1, 1, multi),
-    EXECUTE("EXEC", 1, 1, exec),
-    EXECUTE("DISCARD", 1, 1, discard),
-    EXECUTE("WATCH", 2, RESP_ARGS_ANY, watch),
-    RUN("UNWATCH", 1, 1, LOCAL, ok),
-    RUN("ECHO", 2, 2, LOCAL, echo),
-    RUN("HELLO", 1, RESP_ARGS_ANY, LOCAL, hello, .fill_request = resp_read_hello),
-    RUN("AUTH", 2, 3, LOGIN, ok, .fill_request = resp_read_auth,
+    RUN("PING", 1, 2, "[message]", LOCAL, ping),
+    EXECUTE("MULTI", 1, 1, "", multi),
+    EXECUTE("EXEC", 1, 1, "", exec),
+    EXECUTE("DISCARD", 1, 1, "", discard),
+    EXECUTE("WATCH", 2, RESP_ARGS_ANY, "key [key ...]", watch),
+    RUN("UNWATCH", 1, 1, "", LOCAL, ok),
+    RUN("ECHO", 2, 2, "message", LOCAL, echo),
+    RUN("HELLO", 1, RESP_ARGS_ANY, "[protocol [AUTH user secret] [SETNAME name]]", LOCAL, hello,
+        .fill_request = resp_read_hello),
+    RUN("AUTH", 2, 3, "[user] secret", LOGIN, ok, .fill_request = resp_read_auth,
         .execute_when_read = resp_execute_outside_multi),
-    RUN("SELECT", 2, 2, LOCAL, select),
-    RUN("CLIENT", 2, RESP_ARGS_ANY, LOCAL, client),
-    RUN("ACL", 2, RESP_ARGS_ANY, LOCAL, acl),
-    RUN("COMMAND", 1, RESP_ARGS_ANY, LOCAL, command,
+    RUN("SELECT", 2, 2, "index", LOCAL, select),
+    RUN("CLIENT", 2, RESP_ARGS_ANY, "subcommand [argument ...]", LOCAL, client),
+    RUN("ACL", 2, RESP_ARGS_ANY, "WHOAMI", LOCAL, acl),
+    RUN("COMMAND", 1, RESP_ARGS_ANY, "[subcommand [argument ...]]", LOCAL, command,
         .execute_when_read = resp_execute_outside_multi),
-    RUN("INFO", 1, RESP_ARGS_ANY, LOCAL, info),
-    RUN("CONFIG", 2, RESP_ARGS_ANY, LOCAL, config),
-    RUN("RESET", 1, 1, LOGIN, reset, .execute_when_read = resp_execute_reset),
-    EXECUTE("QUIT", 1, RESP_ARGS_ANY, quit),
+    RUN("INFO", 1, RESP_ARGS_ANY, "[section ...]", LOCAL, info),
+    RUN("CONFIG", 2, RESP_ARGS_ANY, "GET parameter [parameter ...]", LOCAL, config),
+    RUN("RESET", 1, 1, "", LOGIN, reset, .execute_when_read = resp_execute_reset),
+    EXECUTE("QUIT", 1, RESP_ARGS_ANY, "", quit),
 #undef RUN
 #undef EXECUTE
 };
@@ -298,10 +299,9 @@ const struct resp_spec *resp_check_words(struct fill *fill, const struct slice *
 		                                       "CL.THROTTLE, see docs/migrating.md"
 		                                     : "");
 	else if (n < spec->min_words || (n > spec->max_words && spec->max_words != RESP_ARGS_ANY))
-		error_set(&fill->error, WEIR_ESYNTAX, "wrong number of arguments for '%s' command%s%s%s%s",
-		          spec->name.data, spec->usage ? ": expected " : "",
-		          spec->usage ? spec->name.data : "", spec->usage ? " " : "",
-		          spec->usage ? spec->usage : "");
+		error_set(&fill->error, WEIR_ESYNTAX,
+		          "wrong number of arguments for '%s' command: expected %s%s%s", spec->name.data,
+		          spec->name.data, *spec->usage ? " " : "", spec->usage);
 	else if (n > RESP_WORDS_MAX)
 		error_set(&fill->error, WEIR_ELONG, "expected at most %d arguments, found %zu",
 		          RESP_WORDS_MAX - 1, n - 1);

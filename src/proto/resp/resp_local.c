@@ -110,10 +110,10 @@ static void command_docs(const struct resp_call *call)
 void resp_run_command(const struct resp_call *call)
 {
 	static const struct resp_subcommand table[] = {
-	    {SLICE("INFO"), 2, RESP_ARGS_ANY, command_info},
-	    {SLICE("COUNT"), 2, 2, command_count},
-	    {SLICE("LIST"), 2, 2, command_list},
-	    {SLICE("DOCS"), 2, RESP_ARGS_ANY, command_docs},
+	    {SLICE("INFO"), 2, RESP_ARGS_ANY, "[command ...]", command_info},
+	    {SLICE("COUNT"), 2, 2, "", command_count},
+	    {SLICE("LIST"), 2, 2, "", command_list},
+	    {SLICE("DOCS"), 2, RESP_ARGS_ANY, "[command ...]", command_docs},
 	};
 
 	if (call->word_count == 1)
@@ -174,7 +174,7 @@ static void config_get(const struct resp_call *call)
 void resp_run_config(const struct resp_call *call)
 {
 	static const struct resp_subcommand table[] = {
-	    {SLICE("GET"), 3, RESP_ARGS_ANY, config_get},
+	    {SLICE("GET"), 3, RESP_ARGS_ANY, "parameter [parameter ...]", config_get},
 	};
 
 	RESP_RUN_SUBCOMMAND(table);
@@ -191,7 +191,7 @@ static void acl_whoami(const struct resp_call *call)
 void resp_run_acl(const struct resp_call *call)
 {
 	static const struct resp_subcommand table[] = {
-	    {SLICE("WHOAMI"), 2, 2, acl_whoami},
+	    {SLICE("WHOAMI"), 2, 2, "", acl_whoami},
 	};
 
 	RESP_RUN_SUBCOMMAND(table);

@@ -47,7 +47,7 @@ struct resp_call;
 
 struct resp_spec {
 	struct slice name;            /* in capitals */
-	const char *usage;            /* its arguments, for an error; NULL for commands of Redis */
+	const char *usage;            /* its arguments, for an error; empty if it has none */
 	uint8_t min_words, max_words; /* including the name */
 	uint8_t key_index;            /* of the word that is the key, or 0 */
 	bool has_many_keys;           /* all later words are keys, too */

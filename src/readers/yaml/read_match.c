@@ -162,7 +162,7 @@ static int read_text_of_attribute(struct reader *reader, const char *attribute,
 {
 	return read_text(reader, strcmp(attribute, "path") == 0, node, out)
 	           ?: strcmp(attribute, "method") == 0 ? warn_of_lowercase_method(reader, node, out)
-	              : strcmp(attribute, "host") == 0 ? warn_of_impossible_host(reader, node, out)
+	          : strcmp(attribute, "host") == 0     ? warn_of_impossible_host(reader, node, out)
 	                                               : WEIR_OK;
 }
 

@@ -190,7 +190,8 @@ static void test_bad_arguments_are_errors_that_close_nothing(void **state)
 	    {"SCRIPT LOAD x", "", "-ERR unknown command 'SCRIPT'" NO_SCRIPTS},
 	    {"FCALL f 0", "", "-ERR unknown command 'FCALL'" NO_SCRIPTS},
 	    {"EVALS", "", "-ERR unknown command 'EVALS'\r\n"},
-	    {"ECHO", "", "-ERR wrong number of arguments for 'ECHO' command\r\n"},
+	    {"ECHO", "",
+	     "-ERR wrong number of arguments for 'ECHO' command: expected ECHO message\r\n"},
 	    {"WEIR.RESET a b c", "",
 	     "-ERR wrong number of arguments for 'WEIR.RESET' command: expected WEIR.RESET limit "
 	     "key\r\n"},
@@ -276,7 +277,9 @@ static void test_clients_are_greeted_as_by_redis(void **state)
 	    {"HELLO x", "", "-ERR Protocol version is not an integer or out of range\r\n"},
 	    {"HELLO 3 SETNAME", "", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
 	    {"CLIENT SETINFO LIB-NAME redis-py", "", "+OK\r\n"},
-	    {"CLIENT SETNAME", "", "-ERR wrong number of arguments for 'CLIENT|SETNAME' command\r\n"},
+	    {"CLIENT SETNAME", "",
+	     "-ERR wrong number of arguments for 'CLIENT|SETNAME' command: expected CLIENT SETNAME "
+	     "name\r\n"},
 	    {"CLIENT GETNAME", "", "$-1\r\n"}, {"CLIENT ID", "", ":7\r\n"},
 	    {"CLIENT NOSUCH", "", "-ERR unknown subcommand 'NOSUCH' of 'CLIENT'\r\n"},
 	    {"ACL WHOAMI", "", "$7\r\ndefault\r\n"},

@@ -87,7 +87,8 @@ static void test_exec_fails_after_a_command_that_can_not_be_queued(void **state)
 	      "+OK\r\n-ERR unknown command 'NOSUCH'\r\n+QUEUED\r\n" ABORT
 	      "-ERR EXEC without MULTI\r\n");
 	check("MULTI\nECHO\nEXEC\n", "",
-	      "+OK\r\n-ERR wrong number of arguments for 'ECHO' command\r\n" ABORT);
+	      "+OK\r\n-ERR wrong number of arguments for 'ECHO' command: expected ECHO "
+	      "message\r\n" ABORT);
 	check("MULTI\nCL.THROTTLE k 9 5 60\nCOMMAND COUNT\nEXEC\nCOMMAND COUNT\n", "",
 	      "+OK\r\n+QUEUED\r\n-ERR Command not allowed inside a transaction\r\n" ABORT ":31\r\n");
 	check("MULTI\nNOSUCH\nDISCARD\nMULTI\nEXEC\n", NULL,
