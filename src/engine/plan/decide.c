@@ -64,7 +64,7 @@ static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 
 	if (ending_rule)
 		denial_decide_by_rule(ending_rule, decision);
-	if (ending_rule || !plan->respects_queue || decision->reason == WEIR_REASON_STORE_FAILURE)
+	if (ending_rule || !plan->respects_queue)
 		return false;
 	reason = denial_reason(plan, plan->refused_step, decision);
 	if (reason == WEIR_REASON_OK) { /* it can wait */

@@ -104,17 +104,19 @@ bool denial_needs_peek(const struct plan *plan)
 	return false;
 }
 
-/* Returns WEIR_REASON_OK if the plan can wait for the step's key. */
+/* Returns WEIR_REASON_OK if the plan can wait for the step's key: never for a store that failed. */
 enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *step,
                                const struct weir_decision *decision)
 {
 	bool cannot_wait = !plan_charges(plan) || plan->cost_exceeds_limit;
+	bool store_failed = decision->reason == WEIR_REASON_STORE_FAILURE;
 	uint64_t max_wait_ns = cannot_wait ? WEIR_ZERO : plan->max_wait_ns;
 	enum wait_position position = plan->queue_position;
 
 	if (cannot_wait && position == WAIT_LATE) /* an earlier deadline would not have helped */
 		position = WAIT_NEW;
-	return wait_refusal_reason(&step->limit->algo, position, max_wait_ns, decision);
+	return store_failed ? WEIR_REASON_STORE_FAILURE
+	                    : wait_refusal_reason(&step->limit->algo, position, max_wait_ns, decision);
 }
 
 /*
@@ -125,9 +127,8 @@ static void name_earlier_step(struct plan *plan, struct plan_step *step,
                               const struct weir_decision *step_decision,
                               struct weir_decision *decision)
 {
-	bool asks_queue = plan->respects_queue && step_decision->reason != WEIR_REASON_STORE_FAILURE;
 	enum weir_reason reason =
-	    asks_queue ? denial_reason(plan, step, step_decision) : step_decision->reason;
+	    plan->respects_queue ? denial_reason(plan, step, step_decision) : step_decision->reason;
 
 	if (reason == WEIR_REASON_OK)
 		return;
