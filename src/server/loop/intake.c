@@ -140,14 +140,19 @@ static void on_open(void *context, struct net_conn *conn)
 	                               process_wide_id);
 }
 
+void intake_use_newest_config(struct worker *worker)
+{
+	decider_use_newest_config(&worker->decider);
+	worker->admission.has_stores = worker->decider.config->remote_stores != 0;
+	reports_set_context(&worker->decider);
+}
+
 void intake_begin_iteration(struct worker *worker)
 {
 	if (worker->intake.iteration_has_begun)
 		return;
 	worker->intake.iteration_has_begun = true;
-	decider_use_newest_config(&worker->decider);
-	worker->admission.has_stores = worker->decider.config->remote_stores != 0;
-	reports_set_context(&worker->decider);
+	intake_use_newest_config(worker);
 	worker->intake.start_ns = os_monotonic_ns();
 }
 

@@ -33,6 +33,8 @@ struct net_kind intake_callbacks(struct worker *worker, const struct worker_prot
 int intake_open(struct worker *worker);
 /** Moves to the newest configuration, if nothing was decided yet in this iteration. */
 void intake_begin_iteration(struct worker *worker);
+/** Moves to the newest configuration. Call it when the intake is answered. */
+void intake_use_newest_config(struct worker *worker);
 /** Decides and answers the intake in the order of arrival. */
 void intake_answer(struct worker *worker);
 

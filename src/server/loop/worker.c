@@ -73,6 +73,8 @@ static void on_iteration(void *context)
 	if (worker->waiting.pending.due.count > 0) {
 		intake_begin_iteration(worker); /* unless new requests have begun it */
 		key_queue_wake_due(&worker->waiting);
+		/* A reload wakes works once, so they must not try with the configuration before it. */
+		intake_use_newest_config(worker);
 	}
 	if (is_stopping) {
 		pending_abandon_late(&worker->waiting.pending);
