@@ -1,6 +1,6 @@
 /*
- * deferred.c: runs requests that outlive the iteration of the loop that read them: they wait for
- * the answer of a store or in the queue of a key, or are batches with further items to decide.
+ * deferred.c: runs requests that outlive the iteration of the loop that read them. They wait for a
+ * store's answer or in the queue of a key, or are batches with further items to decide.
  *
  * A work is a request that is being processed. A suspended work has memory of its own. It is ready
  * when the last store has answered, and resumes with all that are ready. `use_count` of its
