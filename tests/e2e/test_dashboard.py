@@ -237,6 +237,8 @@ def test_a_change_is_asked_for_twice_and_logged(serve, show):
     click(browser, "#confirm button", "Reset")
     wait(browser, "!byId('confirm').open")
     until(lambda: server.get("/v1/peek/login?key=k").json["remaining"] == 3, "the reset")
+    digest = server.post("/v1/key", {"key": "k"}).json["digest"]
+    assert server.line_with(" info reset ").endswith(f" reset limit=login key={digest} by=127.0.0.1")
 
 
 def test_a_breaker_is_forced_and_released(serve, show):
@@ -254,6 +256,8 @@ def test_a_breaker_is_forced_and_released(serve, show):
     click(browser, "#breakers button", "Release…")
     click(browser, "#confirm button", "Release the breaker")
     wait(browser, "!byId('confirm').open && !document.querySelector('#breakers tbody').innerText.includes('forced')")
+    for state in ("closed", "open", "auto"):
+        assert "by=127.0.0.1" in server.line_with(f" breaker_forced limit=back key=eu state={state} ")
 
 
 def test_the_buttons_force_keys_that_the_page_shows_by_another_text(serve, show):

@@ -154,6 +154,21 @@ def test_a_reset_by_a_digest_resets_the_key_or_says_that_it_cannot(serve):
     assert ask(server, listed_only).status == 200
 
 
+@pytest.mark.parametrize("limit", ["plain", "up", "CL.THROTTLE"])
+def test_a_reset_by_a_digest_that_no_key_is_known_by_is_refused(serve, limit):
+    server = serve(config=CONFIG + "denials: { keep: 0 }\n")
+    digest = server.post("/v1/key", {"key": "k1"}).json["digest"]
+    if limit == "plain":
+        acquire(server, "k1", "plain")
+    status, text = run(server, "reset", limit, digest)
+    assert status == 2 and f"found '{digest}'" in text and "expected the name of a key" in text
+    assert server.post("/v1/reset", {"limit": limit, "key": digest}).status == 400
+    assert server.post("/v1/reset", {"limit": limit, "key": "k1"}).status == 200
+    if limit == "plain":  # a batch has used a key of that name before it resets it
+        answers = server.post("/v1/batch", [{"limit": "plain", "key": digest}, {"op": "reset", "limit": "plain", "key": digest}]).json
+        assert not any("error" in answer for answer in answers)
+
+
 @pytest.mark.parametrize("quorum", ["", "quorum: 1,"])
 def test_a_report_does_not_show_the_name_of_a_secret_key(serve, start_redis, quorum):
     """The permits of servers that share a Redis have the key's name."""

@@ -11,7 +11,7 @@ import urllib.parse
 
 import pytest
 import redis
-from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until
+from harness import PATIENCE, ROOT, Http, Server, Wire, encode, until, weir
 
 LIMITS = """
 limits:
@@ -563,6 +563,45 @@ def test_the_log_and_the_list_of_limits_name_the_user_who_switched(serve):
     server.line_with("breaker_forced limit=back key=k state=open by=admin@127.0.0.1")
     assert limits["relief"]["switched"]["by"] == "everything@127.0.0.1"
     assert limits["back"]["breakers"][0]["switched"]["by"] == "admin@127.0.0.1"
+
+
+def test_the_log_names_the_user_and_the_key_of_a_reset(serve):
+    server = serve(config=CONFIG)
+    headers = {"Authorization": authorization("everything")}
+
+    def post(path, body):
+        with Http(server.http) as client:
+            return client.request("POST", path, json.dumps(body), headers)
+
+    def use_flags(*words):
+        return weir(*words, "--server", f"127.0.0.1:{server.resp}", "--user", "everything", env={"WEIR_PASSWORD": SECRETS["everything"]})
+
+    def logged(limit, key):
+        digest = post("/v1/key", {"key": key}).json["digest"] if key else '""'
+        assert server.line_with(" reset ").endswith(f" info reset limit={limit} key={digest} by=everything@127.0.0.1")
+
+    assert post("/v1/reset", {"limit": "login", "key": "http"}).status == 200
+    logged("login", "http")
+    assert post("/v1/batch", [{"op": "reset", "limit": "login", "key": ""}]).status == 200
+    logged("login", "")
+    with Wire(server.resp) as wire:
+        wire.send(b"".join(encode("AUTH", name, SECRETS[name]) for name in ("admin", "everything")))
+        assert [wire.file.readline() for _ in range(2)] == [b"+OK\r\n"] * 2
+        wire.send(encode("WEIR.RESET", "login", "resp") + encode("AUTH", "admin", SECRETS["admin"]))  # decided together
+        assert len([wire.file.readline() for _ in range(9)]) == 9
+        logged("login", "resp")
+        wire.command("AUTH", "everything", SECRETS["everything"])
+        wire.command("CL.THROTTLE", "k", "5", "1", "60")
+        wire.command("DEL", "k", "no-such-key")  # the second has nothing to forget
+        logged("CL.THROTTLE", "k")
+    assert use_flags("reset", "login", "cli").returncode == 0
+    logged("login", "cli")
+    assert post("/v1/batch", [{"op": "reset", "limit": "login", "key": f"k{n}"} for n in range(300)]).status == 200
+    with Http(server.http) as client:
+        assert int(re.search(r"^weir_log_lines_dropped_total (\d+)", client.request("GET", "/metrics", None, headers).text, re.M)[1]) > 150
+    assert server.stop() == 0
+    server.line_with(" stopped")
+    assert sum(" reset " in line for line in server.log) < 150
 
 
 # ---- Reload -------------------------------------------------------------------------------------

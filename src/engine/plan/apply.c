@@ -186,6 +186,21 @@ void engine_view(const struct decision_context *context, const struct weir_limit
 	               outcome);
 }
 
+bool engine_has_use(const struct decision_context *context, const struct plan *plan)
+{
+	const struct plan_step *step = &plan->direct_step;
+	struct decision_context quiet = *context;
+	struct store_key key = step->key;
+	struct algo_decision outcome;
+
+	store_find_likely(context->table->store, &key);
+	if (key.cell)
+		return true;
+	quiet.breaker_ran = NULL; /* nobody has asked for the key */
+	engine_view(&quiet, step->limit, key.hash, &outcome);
+	return !outcome.allowed || outcome.reset_after_ns > 0;
+}
+
 bool engine_forget(const struct decision_context *context, const struct plan *plan)
 {
 	const struct plan_step *step = &plan->direct_step;

@@ -507,5 +507,7 @@ bool engine_apply_group_operation(const struct decision_context *context,
  */
 void engine_view(const struct decision_context *context, const struct weir_limit *limit,
                  uint64_t hash, struct algo_decision *outcome);
+/** Whether anything may be counted for the key of a direct call; false only if nothing is. */
+bool engine_has_use(const struct decision_context *context, const struct plan *plan);
 
 #endif

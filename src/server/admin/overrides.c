@@ -4,6 +4,7 @@
  */
 #include "server/admin/overrides.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,7 @@
 #include "base/number.h"
 #include "engine/engine.h"
 #include "rules/model.h"
+#include "server/access/users.h"
 
 struct overrides_item {
 	struct list_node node;
@@ -20,6 +22,13 @@ struct overrides_item {
 	double applied_share; /* as the limit stores it, rounded */
 	char limit[];         /* its name */
 };
+
+void overrides_format_by(const struct user *user, const struct ip *peer, char by[OVERRIDE_BY_MAX])
+{
+	if (user)
+		by += snprintf(by, OVERRIDE_BY_MAX, "%s@", user->rule->name);
+	by[ip_format(peer, by)] = '\0';
+}
 
 int overrides_open(struct overrides *overrides, struct log *log)
 {

@@ -32,6 +32,10 @@ struct override {
 	uint64_t until_ns;        /* ... the end, or 0 if only another override ends it */
 };
 
+struct user;
+/** Writes `by`, with a NUL. The user is NULL if there are no users. */
+void overrides_format_by(const struct user *user, const struct ip *peer, char by[OVERRIDE_BY_MAX]);
+
 struct overrides {
 	pthread_mutex_t mutex; /* of `items` */
 	struct list items;

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "engine/table.h"
+#include "server/requests/reset_log.h"
 #include "server/requests/work_error.h"
 
 #define HASH_DIGITS 8
@@ -18,7 +19,7 @@ static bool are_hex_digits(struct slice text)
 	return true;
 }
 
-static bool is_digest(struct slice text)
+bool shown_keys_is_digest(struct slice text)
 {
 	return text.len == KEY_DIGEST_TEXT - 1 && are_hex_digits(text);
 }
@@ -53,7 +54,7 @@ static bool is_listed_digest(const struct decider *decider, const weir_limit *li
 {
 	bool shows_digests = decider->config->rules->denials.key != RULES_DENIAL_FULL;
 
-	return shows_digests && is_digest(text) && decider->shared->denials &&
+	return shows_digests && shown_keys_is_digest(text) && decider->shared->denials &&
 	       denial_sample_has_key(decider->shared->denials, slice_of(weir_limit_name(limit)), text);
 }
 
@@ -71,12 +72,12 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
 	    .hash = store_hash(table->store, limit->algo.identity, text.data, text.len),
 	    .limit = limit->algo.identity};
 	key_phases_set_text(key, KEY_TEXT_NAME, text);
-	if (!is_digest(text) && !is_hash(text) && !is_truncated_name(text))
+	if (!shown_keys_is_digest(text) && !is_hash(text) && !is_truncated_name(text))
 		return NULL;
 	is_name = has_phases && key_phases_has_name(decider->shared->phases, key->hash);
 	if (has_phases)
 		n = find_with_phase(decider, limit->algo.identity, text, &found);
-	if (n == 0 && is_digest(text) &&
+	if (n == 0 && shown_keys_is_digest(text) &&
 	    top_find(decider->shared->top, weir_limit_name(limit), text, &found.hash)) {
 		key_phases_set_text(&found, KEY_TEXT_DIGEST, text);
 		is_name = is_name || found.hash == key->hash;
@@ -101,9 +102,34 @@ void shown_keys_set_reset(struct decider *decider, struct work *work, const weir
 	struct shown_key shown;
 	const char *expected = shown_keys_find(decider, limit, text, &shown);
 
-	if (expected)
+	if (expected) {
 		work_fail_name(decider, work, WEIR_EINVAL, expected, text);
-	else if (!shown.name.data)
-		work_set_status(
-		    work, engine_set_direct_hash(decider->shared->table, shown.key.hash, &work->plan));
+		return;
+	}
+	if (shown.name.data)
+		return;
+	work_set_status(work,
+	                engine_set_direct_hash(decider->shared->table, shown.key.hash, &work->plan));
+	if (work->status == WEIR_OK)
+		reset_log_shown_key(decider, work, weir_limit_name(limit), text);
+}
+
+void shown_keys_refuse_reset(struct decider *decider, struct work *work)
+{
+	work_fail_name(decider, work, WEIR_EINVAL,
+	               "the name of a key, because this looks like a digest, and no key that is known "
+	               "has it",
+	               work->plan.direct_step.key_name);
+}
+
+void shown_keys_check_reset(struct decider *decider, struct work *work)
+{
+	const struct plan *plan = &work->plan;
+	const struct plan_step *step = &plan->direct_step;
+
+	if (work->kind != REQUEST_LIMIT || plan->stage != PLAN_PREPARED || step->remote)
+		return;
+	if (shown_keys_is_digest(step->key_name) && !step->limit->algo.algorithm->draws &&
+	    !engine_has_use(&decider->context, plan))
+		shown_keys_refuse_reset(decider, work);
 }

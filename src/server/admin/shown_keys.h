@@ -30,4 +30,15 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
 void shown_keys_set_reset(struct decider *decider, struct work *work, const weir_limit *limit,
                           struct slice text);
 
+/** Whether the text has the form of a digest. */
+bool shown_keys_is_digest(struct slice text);
+/**
+ * Refuses a prepared reset by a text in the form of a digest, if no key is known by it and nothing
+ * is counted for a key of that name. Otherwise such a reset would change nothing, and its answer
+ * would look as if it had. Call this before the plan runs. A Redis is not asked.
+ */
+void shown_keys_check_reset(struct decider *decider, struct work *work);
+/** Sets the error of such a reset. */
+void shown_keys_refuse_reset(struct decider *decider, struct work *work);
+
 #endif

@@ -1,14 +1,39 @@
 /*
- * adhoc_key.c: peeks at or resets a key of the commands CL.THROTTLE and THROTTLE. The parameters of
- * these keys' limits come with each command, and this request has none.
+ * adhoc_key.c: prepares the commands CL.THROTTLE and THROTTLE, and peeks at or resets a key of
+ * theirs. The parameters of these keys' limits come with each command; a peek or reset has none.
  */
 #include "server/requests/adhoc_key.h"
 
 #include <stdio.h>
 
 #include "rules/model.h"
+#include "server/requests/reset_log.h"
+#include "server/admin/shown_keys.h"
 #include "server/requests/run_plan.h"
 #include "server/requests/work_error.h"
+
+void adhoc_key_prepare_command(struct decider *decider, struct work *work, const struct request *r)
+{
+	struct weir_limit *limit;
+	struct weir_error error;
+	int status = adhoc_limit(&decider->adhoc, &r->adhoc, &decider->arena, &limit, &error);
+
+	if (status != WEIR_OK) {
+		work_fail(decider, work, status, slice_of(error.message));
+		return;
+	}
+	if (!work_may_use_limit(decider, work, limit))
+		return;
+	status =
+	    engine_prepare_limit(decider->shared->table, limit,
+	                         &(struct algo_call){run_plan_op(r->op), r->cost}, r->key, &work->plan);
+	/* These commands deny a cost that could never pass, with the state of the key: peek at it. */
+	if (status == WEIR_ECOST)
+		engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
+		                     &work->plan);
+	if (status != WEIR_OK)
+		work_set_status(work, status);
+}
 
 void adhoc_key_prepare(struct decider *decider, struct work *work, const struct request *r)
 {
@@ -68,6 +93,11 @@ void adhoc_key_finish(struct decider *decider, struct work *work, struct reply *
 	if (work->op == REQUEST_RESET) {
 		if (!reset_key(decider, work, reply))
 			return;
+		if (reply->has_state)
+			reset_log_keys(decider, work);
+		else if (shown_keys_is_digest(work->plan.direct_step.key_name) &&
+		         rules_reserved_name(work->full_request->limit))
+			shown_keys_refuse_reset(decider, work);
 		*d = (struct weir_decision){.allowed = true, .reason = WEIR_REASON_OK};
 	} else {
 		if (!run_plan(decider, work, reply, engine_decide))

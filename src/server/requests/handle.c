@@ -17,6 +17,7 @@
 #include "server/access/permissions.h"
 #include "server/admin/decisions.h"
 #include "server/admin/page.h"
+#include "server/requests/reset_log.h"
 #include "server/admin/shown_keys.h"
 #include "server/dashboard/dashboard.h"
 #include "server/history/history_answer.h"
@@ -64,6 +65,8 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 {
 	struct weir_decision *d = &reply->decision;
 
+	if (work->status == WEIR_OK && work->plan.op == ALGO_RESET)
+		shown_keys_check_reset(decider, work);
 	if (work->status != WEIR_OK || !run_plan(decider, work, reply, engine_run))
 		return;
 	if (work->plan.permit.id != 0) {
@@ -74,6 +77,8 @@ static void finish_decision(struct decider *decider, struct work *work, struct r
 		if (work->from_proxy && reply->permit.len > 0) /* most proxies can't report by a permit */
 			permit_withhold(decider, &work->plan, reply);
 	}
+	if (work->plan.op == ALGO_RESET)
+		reset_log_keys(decider, work);
 	if (!algo_op_consumes(work->plan.op))
 		return;
 	denial_list_explain(decider, &work->plan, reply);
@@ -205,30 +210,6 @@ static void finish_browse(struct decider *decider, struct work *work, struct rep
 	finish_rules(decider, work, reply);
 	if (is_decided(work, reply))
 		koala_answer_browse(decider, &work->plan, reply);
-}
-
-/* Prepares a request that has the parameters of its limit. */
-static void prepare_adhoc(struct decider *decider, struct work *work, const struct request *r)
-{
-	struct weir_limit *limit;
-	struct weir_error error;
-	int status = adhoc_limit(&decider->adhoc, &r->adhoc, &decider->arena, &limit, &error);
-
-	if (status != WEIR_OK) {
-		work_fail(decider, work, status, slice_of(error.message));
-		return;
-	}
-	if (!work_may_use_limit(decider, work, limit))
-		return;
-	status =
-	    engine_prepare_limit(decider->shared->table, limit,
-	                         &(struct algo_call){run_plan_op(r->op), r->cost}, r->key, &work->plan);
-	/* These commands deny a cost that could never pass, with the state of the key: peek at it. */
-	if (status == WEIR_ECOST)
-		engine_prepare_limit(decider->shared->table, limit, &(struct algo_call){ALGO_PEEK}, r->key,
-		                     &work->plan);
-	if (status != WEIR_OK)
-		work_set_status(work, status);
 }
 
 /* Denies a cost that could never pass. The plan peeks, so that the answer has the key's state. */
@@ -426,7 +407,7 @@ static const struct {
 } handlers[REQUEST_KIND_COUNT] = {
     [REQUEST_LIMIT] = {prepare_limit, finish_decision},
     [REQUEST_RULES] = {prepare_rules, finish_rules},
-    [REQUEST_ADHOC] = {prepare_adhoc, finish_adhoc},
+    [REQUEST_ADHOC] = {adhoc_key_prepare_command, finish_adhoc},
     [REQUEST_LOCAL] = {prepare_nothing, finish_nothing},
     [REQUEST_INTERIM] = {prepare_nothing, finish_nothing},
     [REQUEST_HEALTH] = {prepare_nothing, finish_health},

@@ -4,8 +4,6 @@
  */
 #include "server/requests/operator_requests.h"
 
-#include <stdio.h>
-
 #include "server/access/client_login.h"
 #include "server/admin/shown_keys.h"
 #include "server/requests/work_error.h"
@@ -38,16 +36,6 @@ void operator_prepare(struct decider *decider, struct work *work, const struct r
 	work->full_request = &operation->request;
 }
 
-/* Writes USER@ADDRESS. The buffer is zero, so the text ends with a NUL. */
-static void format_operator(const struct work *work, char text[OVERRIDE_BY_MAX])
-{
-	const struct user *user = ((const struct operation *)work->full_request)->user;
-
-	if (user)
-		text += snprintf(text, OVERRIDE_BY_MAX, "%s@", user->rule->name);
-	ip_format(net_conn_peer(work->conn), text);
-}
-
 /*
  * Fills in who overrides the limit, and from when until when. Returns the limit, or NULL after
  * setting an error: there is no such limit, or the end is in the past.
@@ -67,7 +55,8 @@ static const weir_limit *fill_override(struct decider *decider, struct work *wor
 		return NULL;
 	override->at_ns = os_wall_ns();
 	override->until_ns = request->until_ns;
-	format_operator(work, override->by);
+	overrides_format_by(((const struct operation *)work->full_request)->user,
+	                    net_conn_peer(work->conn), override->by);
 	if (override->until_ns == 0 || override->until_ns > override->at_ns)
 		return limit;
 	work_fail(decider, work, WEIR_EINVAL,
