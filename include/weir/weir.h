@@ -653,7 +653,8 @@ struct weir_table_stats {
 	                         so that few keys may show as 0 */
 	uint64_t evictions; /**< keys in use that had to make room, ever */
 	uint64_t bytes;     /**< the most memory that the table and limits' own tables take */
-	uint64_t reserved[3];
+	uint64_t sample_weight; /**< keys that each key of the sample stands for; 1: `live` is exact */
+	uint64_t reserved[2];
 };
 
 /**

@@ -48,6 +48,7 @@ void store_stats(const struct store *store, uint64_t now_ns, struct weir_table_s
 	    .live = table_live(&memory->table, now_ns),
 	    .evictions = table_evictions(&memory->table),
 	    .bytes = memory->section.size,
+	    .sample_weight = table_sample_weight(&memory->table),
 	};
 	wide_add_stats(memory, now_ns, stats);
 }

@@ -192,6 +192,7 @@ static void add_table_stats(const struct wide_table *wide, uint64_t now_ns,
 		stats->live += table_live(&wide->table, now_ns);
 		stats->evictions += table_evictions(&wide->table);
 		stats->bytes += wide->section.size;
+		stats->sample_weight = u64_max(stats->sample_weight, table_sample_weight(&wide->table));
 	}
 }
 

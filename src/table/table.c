@@ -89,6 +89,11 @@ uint64_t table_live(const struct table *table, uint64_t now_ns)
 	return (uint64_t)((u128)live * table->sets / sample);
 }
 
+uint64_t table_sample_weight(const struct table *table)
+{
+	return ceil_div(table->sets, u64_min(table->sets, SAMPLE_SETS));
+}
+
 uint64_t table_evictions(const struct table *table)
 {
 	return __atomic_load_n(&table->header->evictions, __ATOMIC_RELAXED);

@@ -310,6 +310,9 @@ bool table_is_full(const struct table *table, const struct table_position *posit
 /** Counts the cells with a live state; beyond 2^16 cells this is an estimate from a sample. */
 uint64_t table_live(const struct table *table, uint64_t now_ns);
 
+/** How many live states each one that table_live finds in its sample stands for; 1: it is exact. */
+uint64_t table_sample_weight(const struct table *table);
+
 /** How many states were evicted before they expired. */
 uint64_t table_evictions(const struct table *table);
 

@@ -130,6 +130,15 @@ def test_it_shows_traffic_by_limit_and_result(serve, show):
     assert browser.complaints() == []
 
 
+def test_a_number_of_keys_from_a_sample_is_no_exact_one(serve, show):
+    server = serve("--capacity", "1000000", config=CONFIG)
+    browser = show(server)
+    wait_for_text(browser, "#tiles", "< 1")
+    for _ in range(3):
+        server.post("/v1/batch", [{"limit": "login", "key": f"k{i}"} for i in range(1000)])
+    wait_for_text(browser, "#tiles", "about ")
+
+
 def test_names_and_keys_that_are_markup_are_text(serve, show):
     quoted = json.dumps(MARKUP)
     server = serve(config=f"limits:\n  {quoted}: {{ algorithm: token_bucket, rate: 1/h }}\n  {json.dumps(MARKUP + '2')}: {{ algorithm: breaker, failures: 1, sleep: 1h }}\n"

@@ -35,8 +35,8 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
         server.post("/v1/acquire", {"attributes": {"path": "/login", "user": "ann"}})
     shown = status(server)
     assert list(shown) == ["version", "uptime_s", "started", "ready", "listeners", "configuration", "stores", "limits",
-                           "rules", "keys", "capacity", "connections", "waiting", "open_breakers", "switched",
-                           "denials"]
+                           "rules", "keys", "keys_sample_weight", "capacity", "connections", "waiting",
+                           "open_breakers", "switched", "denials"]
     assert before <= seconds(shown["started"]) <= seconds(shown["configuration"]["read"]) <= time.time()
     assert shown["uptime_s"] <= time.time() - before
     assert shown["ready"] is True
@@ -62,6 +62,9 @@ def test_a_number_of_keys_from_a_sample_is_no_exact_one(serve, capacity, keys, s
         server.post("/v1/batch", [{"limit": "login", "key": f"k{i}"} for i in range(first, min(first + 1000, keys))])
     shown = weir("status", "--server", f"127.0.0.1:{server.http}").stdout
     assert re.search(f"^keys +{said}$", shown, re.M), shown
+    assert (status(server)["keys_sample_weight"] > 1) == (capacity > 1000)
+    frame = weir("top", "--once", "--server", f"127.0.0.1:{server.http}").stdout
+    assert re.match(f"weir [^ ]+, ready: {said} keys, ", frame), frame
 
 
 def test_a_reload_that_failed_is_shown_until_one_succeeds(serve):
@@ -155,7 +158,7 @@ def test_a_redis_is_shown_without_its_password_and_as_away_while_it_is(serve, st
     assert table["kind"] == "memory"
     assert (remote["kind"], remote["reachable"]) == ("redis", True)
     assert f"127.0.0.1:{redis.port}" in remote["address"]
-    assert shown["keys"] is None  # they are at Redis
+    assert shown["keys"] is None and shown["keys_sample_weight"] is None  # they are at Redis
     redis.stop()
 
     def is_away():

@@ -130,8 +130,8 @@ class Request(ctypes.Structure):
 
 
 class TableStats(ctypes.Structure):
-    _fields_ = [(name, U64) for name in ("capacity", "cells", "live", "evictions", "bytes")] + [
-        ("reserved", U64 * 3)]
+    _fields_ = [(name, U64) for name in ("capacity", "cells", "live", "evictions", "bytes", "sample_weight")] + [
+        ("reserved", U64 * 2)]
 
 
 STRUCTS = {

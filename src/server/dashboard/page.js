@@ -45,6 +45,15 @@ function showLimits() {
 		[...byId("limits").querySelectorAll("button")].find(button => button.textContent === focused)?.focus();
 }
 
+/* In a large table the server counts the keys of a sample, each of which stands for several. */
+function keysText({keys, keys_sample_weight: weight}) {
+	if (keys === null)
+		return "–";
+	if (weight === 1)
+		return short(keys);
+	return keys === 0 ? `< ${short(5 * weight)}` : `about ${short(keys)}`;
+}
+
 function showTiles() {
 	const recent = Math.max(history.now - 4, history.first), seconds = Math.max(history.now - recent + 1, 1);
 	const denied = history.all.denials(recent, history.now) / seconds;
@@ -52,7 +61,7 @@ function showTiles() {
 	const tiles = [["Decisions", `${short(all)}/s`, "last 5 s"], ["Denied", `${short(denied)}/s`, percent(denied, all)]];
 	if (status) {
 		tiles.push(["Waiting", count(status.waiting), status.waiting === 1 ? "answer" : "answers"], ["Connections", count(status.connections), "open"],
-			["Keys", status.keys === null ? "–" : short(status.keys), status.keys === null ? "at a Redis" : `of ${short(status.capacity)}`]);
+			["Keys", keysText(status), status.keys === null ? "at a Redis" : `of ${short(status.capacity)}`]);
 		tiles.push(["Memory", memory === null ? "–" : bytes(memory), "resident"]);
 	}
 	byId("tiles").replaceChildren(...tiles.map(([name, value, rest]) =>

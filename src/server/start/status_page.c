@@ -228,10 +228,12 @@ static void add_usage(struct decider *decider, struct buffer *out)
 	weir_table_stats(shared->table, decider->context.at.now_ns, &table);
 	add_number_member(out, "limits", rules->limit_count);
 	add_number_member(out, "rules", rules->rule_count);
-	if (shared->stores.main)
-		buffer_add_text(out, ",\"keys\":null");
-	else
+	if (shared->stores.main) {
+		buffer_add_text(out, ",\"keys\":null,\"keys_sample_weight\":null");
+	} else {
 		add_number_member(out, "keys", table.live);
+		add_number_member(out, "keys_sample_weight", table.sample_weight);
+	}
 	add_number_member(out, "capacity", table.capacity);
 	add_number_member(
 	    out, "connections",

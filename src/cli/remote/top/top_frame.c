@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
+#include "cli/remote/status/key_count.h"
 #include "cli/remote/table.h"
 
 #define LIMITS_MAX   20 /* rows */
@@ -34,24 +35,26 @@ struct status_lists {
 
 static void add_first_line(struct table *table, struct slice status, struct status_lists *lists)
 {
-	enum { VERSION, READY, KEYS, CAPACITY, CONNECTIONS, WAITING, STORES, BREAKERS, COUNT };
-	struct json_member members[] = {{"version", {0}},  {"ready", {0}},        {"keys", {0}},
-	                                {"capacity", {0}}, {"connections", {0}},  {"waiting", {0}},
-	                                {"stores", {0}},   {"open_breakers", {0}}};
+	enum { VERSION, READY, KEYS, WEIGHT, CAPACITY, CONNECTIONS, WAITING, STORES, BREAKERS, COUNT };
+	struct json_member members[] = {
+	    {"version", {0}},      {"ready", {0}},       {"keys", {0}},    {"keys_sample_weight", {0}},
+	    {"capacity", {0}},     {"connections", {0}}, {"waiting", {0}}, {"stores", {0}},
+	    {"open_breakers", {0}}};
+	struct key_count count;
 	struct slice version;
-	char keys[64] = "keys at Redis";
+	char keys[KEY_COUNT_TEXT_MAX];
+	bool is_counted;
 
 	json_members_read(status, members, COUNT);
 	lists->stores = members[STORES].value;
 	lists->breakers = members[BREAKERS].value;
-	if (!slice_equal(members[KEYS].value, SLICE("null")))
-		snprintf(keys, sizeof keys, "%llu of %llu keys",
-		         (unsigned long long)json_value_u64(members[KEYS].value),
-		         (unsigned long long)json_value_u64(members[CAPACITY].value));
+	count = (struct key_count){members[KEYS].value, members[WEIGHT].value, members[CAPACITY].value};
+	is_counted = key_count_text(&count, keys);
 	version = json_value_text(members[VERSION].value);
-	table_printf(table, "weir %.*s, %s: %s, %llu connections, %llu requests wait",
+	table_printf(table, "weir %.*s, %s: %s%s, %llu connections, %llu requests wait",
 	             (int)u64_min(version.len, 40), version.data,
-	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY", keys,
+	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY",
+	             is_counted ? keys : "keys at Redis", is_counted ? " keys" : "",
 	             (unsigned long long)json_value_u64(members[CONNECTIONS].value),
 	             (unsigned long long)json_value_u64(members[WAITING].value));
 }

@@ -3,17 +3,16 @@
  * see that, whether it is ready.
  */
 #include "base/error.h"
-#include "base/number.h"
 #include "base/time/time_span.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
+#include "cli/remote/status/key_count.h"
 #include "cli/remote/table.h"
 
 #define NOT_READY  503 /* the status of /readyz */
 #define NOT_FOUND  404 /* an earlier version, without /v1/status */
 #define ITEM_MAX   20  /* of a list, such as open breakers */
-#define SAMPLE     65536 /* a server counts the keys in so many places of its table, see table_live */
 
 enum { JSON, REMOTE };
 
@@ -33,6 +32,7 @@ enum member {
 	LIMITS,
 	RULES,
 	KEYS,
+	KEYS_SAMPLE_WEIGHT,
 	CAPACITY,
 	CONNECTIONS,
 	WAITING,
@@ -43,14 +43,23 @@ enum member {
 };
 
 static const struct json_member names[MEMBER_COUNT] = {
-    [VERSION] = {"version", {0}},     [RUNNING] = {"uptime_s", {0}},
-    [STARTED] = {"started", {0}},     [READY] = {"ready", {0}},
-    [LISTENERS] = {"listeners", {0}}, [CONFIGURATION] = {"configuration", {0}},
-    [STORES] = {"stores", {0}},       [LIMITS] = {"limits", {0}},
-    [RULES] = {"rules", {0}},         [KEYS] = {"keys", {0}},
-    [CAPACITY] = {"capacity", {0}},   [CONNECTIONS] = {"connections", {0}},
-    [WAITING] = {"waiting", {0}},     [OPEN_BREAKERS] = {"open_breakers", {0}},
-    [SWITCHED] = {"switched", {0}},   [DENIALS] = {"denials", {0}},
+    [VERSION] = {"version", {0}},
+    [RUNNING] = {"uptime_s", {0}},
+    [STARTED] = {"started", {0}},
+    [READY] = {"ready", {0}},
+    [LISTENERS] = {"listeners", {0}},
+    [CONFIGURATION] = {"configuration", {0}},
+    [STORES] = {"stores", {0}},
+    [LIMITS] = {"limits", {0}},
+    [RULES] = {"rules", {0}},
+    [KEYS] = {"keys", {0}},
+    [KEYS_SAMPLE_WEIGHT] = {"keys_sample_weight", {0}},
+    [CAPACITY] = {"capacity", {0}},
+    [CONNECTIONS] = {"connections", {0}},
+    [WAITING] = {"waiting", {0}},
+    [OPEN_BREAKERS] = {"open_breakers", {0}},
+    [SWITCHED] = {"switched", {0}},
+    [DENIALS] = {"denials", {0}},
 };
 
 /* Appends the text of a value, which json_value_text changes. */
@@ -199,35 +208,21 @@ static void add_running_time(struct table *table, struct json_member *members)
 	buffer_free(&text);
 }
 
-/*
- * Adds how many keys are in use. In a large table the server estimates them from a sample: each key
- * in the sample stands for `weight` keys. If there are five times as many, the sample has one of
- * them, but for one chance in 150.
- */
-static void add_keys(struct table *table, uint64_t keys, uint64_t capacity)
-{
-	uint64_t weight = ceil_div(capacity, SAMPLE);
-
-	if (weight > 1 && keys == 0)
-		table_printf(table, "fewer than %llu of %llu", (unsigned long long)(5 * weight),
-		             (unsigned long long)capacity);
-	else
-		table_printf(table, "%s%llu of %llu", weight > 1 ? "about " : "", (unsigned long long)keys,
-		             (unsigned long long)capacity);
-}
-
 static void add_usage(struct table *table, const struct json_member *members)
 {
 	struct json_member denials[] = {{"kept", {0}}, {"left_out", {0}}};
+	struct key_count count = {
+	    .keys = members[KEYS].value,
+	    .sample_weight = members[KEYS_SAMPLE_WEIGHT].value,
+	    .capacity = members[CAPACITY].value,
+	};
+	char keys[KEY_COUNT_TEXT_MAX];
 
 	table_add(table, SLICE("limits"));
 	table_printf(table, "%llu, in %llu rules", number_of(members, LIMITS),
 	             number_of(members, RULES));
 	table_add(table, SLICE("keys"));
-	if (slice_equal(members[KEYS].value, SLICE("null")))
-		table_add(table, SLICE("at Redis"));
-	else
-		add_keys(table, number_of(members, KEYS), number_of(members, CAPACITY));
+	table_add(table, key_count_text(&count, keys) ? slice_of(keys) : SLICE("at Redis"));
 	table_add(table, SLICE("connections"));
 	table_printf(table, "%llu, %llu requests wait", number_of(members, CONNECTIONS),
 	             number_of(members, WAITING));
