@@ -14,7 +14,8 @@
  *             that would rather not serve. A request by rules has no such error: its rules and
  *             limits say what happens instead (`on_store_failure`), and the decision says that
  *             they decided (`degraded`). After a timeout or a lost
- *             connection calls fail at once until Redis answers again.
+ *             connection calls fail at once until Redis answers again. weir_redis_failure tells
+ *             why, for example that Redis refuses the password.
  *   permits   A permit of weir_ask is valid for all tables at the same Redis. Permits
  *             of rules are valid only for their table. It keeps the names of their keys, the
  *             newest 16 MiB of them.
@@ -91,6 +92,19 @@ struct weir_redis_stats {
  * Errors: EINVAL (not a table of weir_redis_open).
  */
 WEIR_API int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats);
+
+/**
+ * Says why Redis is unavailable to a table, or was last: `failure->message` is a text such as
+ * "127.0.0.1:6379: Connection refused" or "127.0.0.1:6379: Redis refuses user or password:
+ * WRONGPASS", and "" if Redis was always available. It holds no password.
+ *
+ *     if (weir_acquire(table, limit, key, 1, WEIR_NOW, &d) == WEIR_ESTORE &&
+ *         weir_redis_failure(table, &error) == 0)
+ *         fprintf(stderr, "%s\n", error.message);
+ *
+ * Errors: EINVAL (not a table of weir_redis_open).
+ */
+WEIR_API int weir_redis_failure(const weir_table *table, struct weir_error *failure);
 
 #ifdef __cplusplus
 }

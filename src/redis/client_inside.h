@@ -51,7 +51,8 @@ struct redis_store {
 	_Atomic bool is_unavailable;  /* what options.switched was last called with */
 	struct denial_cache *denials; /* NULL if denials are not cached */
 	struct chunks *chunks;
-	pthread_mutex_t lock; /* guards the two members below */
+	pthread_mutex_t lock;            /* guards the members below */
+	char failure[REDIS_FAILURE_MAX]; /* the newest reason why the store was unavailable, or "" */
 	struct list clients;
 	struct redis_stats closed; /* the counts of clients that were closed */
 };

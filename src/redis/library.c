@@ -89,6 +89,20 @@ int weir_redis_open(const struct weir_redis_options *options, weir_table **out,
 	return status;
 }
 
+int weir_redis_failure(const weir_table *table, struct weir_error *failure)
+{
+	const struct store_caller *caller = weir_private_table_caller(table);
+	char why[REDIS_FAILURE_MAX];
+
+	*failure = (struct weir_error){0};
+	if (!caller)
+		return WEIR_EINVAL;
+	redis_store_failure(caller->store, why);
+	if (why[0] != '\0')
+		error_set(failure, WEIR_ESTORE, "%s", why);
+	return WEIR_OK;
+}
+
 int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats)
 {
 	const struct store_caller *caller = weir_private_table_caller(table);

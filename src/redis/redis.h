@@ -10,6 +10,9 @@
 #include "redis/network/transport.h"
 #include "store/store.h"
 
+/* With the terminating NUL, the most bytes of a reason why a store is unavailable. */
+#define REDIS_FAILURE_MAX 300
+
 struct redis_options {
 	const char *url;
 	const char *prefix;       /* of every key */
@@ -48,6 +51,8 @@ int redis_store_open(const struct redis_options *options, struct store **out,
                      struct weir_error *error);
 /** Call it after all clients are closed. */
 void redis_store_close(struct store *store);
+/** Writes the newest reason why the store was unavailable, or "". */
+void redis_store_failure(const struct store *store, char why[REDIS_FAILURE_MAX]);
 /** The URL without its password. */
 const char *redis_store_name(const struct store *store);
 /** The master that Sentinels named. False if they have named none yet. */

@@ -54,6 +54,15 @@ void redis_store_close(struct store *base)
 	free(store);
 }
 
+void redis_store_failure(const struct store *base, char why[REDIS_FAILURE_MAX])
+{
+	struct redis_store *store = (struct redis_store *)base; /* for its lock */
+
+	pthread_mutex_lock(&store->lock);
+	memcpy(why, store->failure, REDIS_FAILURE_MAX);
+	pthread_mutex_unlock(&store->lock);
+}
+
 const char *redis_store_name(const struct store *store)
 {
 	return ((const struct redis_store *)store)->url.shown;

@@ -20,6 +20,13 @@ static void notify_switch(const struct redis_client *client, const char *why)
 		options->switched(options->context, &client->store->store, why);
 }
 
+static void store_failure(struct redis_store *store, const char *why)
+{
+	pthread_mutex_lock(&store->lock);
+	snprintf(store->failure, sizeof store->failure, "%s", why);
+	pthread_mutex_unlock(&store->lock);
+}
+
 /*
  * Makes the node unavailable until a recovery check, which is due at `check_ns`. If the node serves
  * slots, reports that for the store. Other nodes are checked only when something is sent to them.
@@ -28,10 +35,12 @@ void recovery_set_unavailable(struct redis_client *client, unsigned number, cons
                               uint64_t check_ns)
 {
 	struct availability *availability = availability_of(client, number);
-	bool was_available = availability_fail(availability, check_ns);
+	bool has_slots = cluster_node_has_slots(client->store->cluster, number), was_available;
 
-	/* Other nodes have no keys, so the store is as available as before. */
-	if (!cluster_node_has_slots(client->store->cluster, number))
+	if (has_slots) /* also a further failure: its reason may be another than the first's */
+		store_failure(client->store, why);
+	was_available = availability_fail(availability, check_ns);
+	if (!has_slots) /* the node has no keys, so the store is as available as before */
 		return;
 	if (was_available) {
 		atomic_store_explicit(&client->store->is_unavailable, true, memory_order_release);

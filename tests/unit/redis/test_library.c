@@ -134,6 +134,53 @@ static void a_table_is_open_before_its_redis_is(void **state)
 	server_stop(&server);
 }
 
+static void assert_failure(const weir_table *table, const char *says)
+{
+	struct weir_error failure;
+
+	assert_int_equal(weir_redis_failure(table, &failure), WEIR_OK);
+	assert_int_equal(failure.status, says[0] ? WEIR_ESTORE : WEIR_OK);
+	if (!strstr(failure.message, says) || (!says[0] && failure.message[0]) ||
+	    strstr(failure.message, "hunter2"))
+		fail_msg("%s", failure.message);
+}
+
+/* First Redis is not there, then it refuses the password, then it accepts it. */
+static void a_caller_learns_why_redis_is_unavailable(void **state)
+{
+	struct server server = server_make();
+	weir_limit *limit = open_limit("l", 5);
+	struct weir_error error = {0};
+	struct weir_decision d;
+	weir_table *table;
+	char url[64];
+
+	(void)state;
+	snprintf(url, sizeof url, "redis://:hunter2@127.0.0.1:%u", server.port);
+	assert_int_equal(
+	    weir_redis_open(&(struct weir_redis_options){.url = url, .timeout_ns = LONG_NS}, &table,
+	                    &error),
+	    WEIR_OK);
+	assert_failure(table, "");
+	assert_int_equal(acquire(table, limit, "k", &d), WEIR_ESTORE);
+	assert_failure(table, "Connection refused");
+
+	server_start_in(&server, "--port", (const char *const[]){"--requirepass", "other", NULL});
+	for (int ms = 0; ms < SERVER_WAIT_MS; ms += 10) {
+		struct weir_error failure;
+
+		assert_int_equal(acquire(table, limit, "k", &d), WEIR_ESTORE);
+		assert_int_equal(weir_redis_failure(table, &failure), WEIR_OK);
+		if (strstr(failure.message, "password"))
+			break;
+		poll(NULL, 0, 10);
+	}
+	assert_failure(table, "Redis refuses user or password: WRONGPASS");
+	weir_limit_close(limit);
+	weir_table_close(table);
+	server_stop(&server);
+}
+
 static void a_limit_is_for_all_tables_together(void **state)
 {
 	struct server server = server_start(NULL);
@@ -763,11 +810,13 @@ static void a_permit_is_good_in_any_process(void **state)
 static void other_tables_have_no_redis(void **state)
 {
 	struct weir_redis_stats stats;
+	struct weir_error failure;
 	weir_table *table;
 
 	(void)state;
 	assert_int_equal(weir_table_open(NULL, &table, NULL), WEIR_OK);
 	assert_int_equal(weir_redis_stats(table, &stats), WEIR_EINVAL);
+	assert_int_equal(weir_redis_failure(table, &failure), WEIR_EINVAL);
 	weir_table_close(table);
 }
 
@@ -776,6 +825,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(options_are_checked),
 	    cmocka_unit_test(a_table_is_open_before_its_redis_is),
+	    cmocka_unit_test(a_caller_learns_why_redis_is_unavailable),
 	    cmocka_unit_test(a_limit_is_for_all_tables_together),
 	    cmocka_unit_test(threads_are_given_the_limit_exactly),
 	    cmocka_unit_test(a_batch_is_one_call),
