@@ -107,6 +107,37 @@ int algorithm_check(const struct weir_limit_options *options, struct weir_error 
 	return status;
 }
 
+/* Returns the parameter that the text begins with, before a colon, or NULL. */
+static const struct algo_parameter *parameter_of_message(const struct algorithm *algorithm,
+                                                         const char *message)
+{
+	for (const struct algo_parameter *parameter = algorithm->parameters; parameter->name;
+	     parameter++) {
+		size_t len = strlen(parameter->name);
+
+		if (strncmp(message, parameter->name, len) == 0 && message[len] == ':')
+			return parameter;
+	}
+	return NULL;
+}
+
+/* A message can also be about a parameter of another algorithm, which this one refuses. */
+void algorithm_name_field(const struct weir_limit_options *options, struct weir_error *error)
+{
+	const struct algorithm *algorithm = algorithm_of(options->algorithm);
+	const struct algo_parameter *parameter = NULL;
+	char message[sizeof error->message];
+
+	if (algorithm)
+		parameter = parameter_of_message(algorithm, error->message);
+	for (unsigned i = 0; !parameter && (algorithm = algorithm_of(i)); i++)
+		parameter = parameter_of_message(algorithm, error->message);
+	if (!parameter)
+		return;
+	strcpy(message, error->message + strlen(parameter->name));
+	error_set(error, error->status, "%s%s", parameter->field, message);
+}
+
 /*
  * Fills in own options from the preset (a set of values under one name), unless `given` has a value
  * or refuses the parameter.

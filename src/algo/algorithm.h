@@ -139,6 +139,12 @@ const struct algorithm *algorithm_listed(size_t index);
 int algorithm_check(const struct weir_limit_options *options, struct weir_error *error);
 
 /**
+ * Replaces the parameter's name, with which a message of algorithm_check or `init` begins, by the
+ * name of its field in the options: "failure_rate" by "failure_percent".
+ */
+void algorithm_name_field(const struct weir_limit_options *options, struct weir_error *error);
+
+/**
  * Fills in the defaults of the preset and of the algorithm, and replaces WEIR_ZERO by 0. If the
  * algorithm has options of its own, they are copied to `own`, and `options` points there.
  */

@@ -48,11 +48,11 @@ enum parameter_effect {
 };
 
 struct algo_parameter {
-	const char *name; /* or NULL at the end of a list */
+	const char *name; /* in rule files; NULL at the end of a list */
 	enum algo_type type;
-	uint16_t offset,
-	    size;     /* of its field in struct weir_limit_options, or if `own` is not 0, ... */
-	uint16_t own; /* in the algorithm's own options, see parameter_own */
+	const char *field; /* the name of its field in struct weir_limit_options, or if `own` is not 0, */
+	uint16_t offset, size; /* (of this field) */
+	uint16_t own;          /* in the algorithm's own options, see parameter_own */
 	bool required;
 	/*
 	 * The range of a number, a decimal, a time (ns; its least is 0, 1 or a millisecond), a rate's
@@ -73,15 +73,15 @@ struct algo_parameter {
 };
 
 /* Initializers for the field of a parameter. */
-#define ALGO_FIELD(field)                                                                          \
-	.offset = offsetof(struct weir_limit_options, field),                                          \
-	.size = sizeof((struct weir_limit_options *)0)->field
+#define ALGO_FIELD(member)                                                                         \
+	.offset = offsetof(struct weir_limit_options, member),                                         \
+	.size = sizeof((struct weir_limit_options *)0)->member, .field = #member
 
 /* The same for a field in the algorithm's own options. */
-#define ALGO_OWN_FIELD(algorithm, field)                                                           \
+#define ALGO_OWN_FIELD(algorithm, member)                                                          \
 	.own = offsetof(struct weir_limit_options, algorithm),                                         \
-	.offset = offsetof(struct weir_##algorithm##_options, field),                                  \
-	.size = sizeof((struct weir_##algorithm##_options *)0)->field
+	.offset = offsetof(struct weir_##algorithm##_options, member),                                 \
+	.size = sizeof((struct weir_##algorithm##_options *)0)->member, .field = #member
 
 /* Parameters that several algorithms have. */
 #define ALGO_RATE_ROW(most)                                                                        \

@@ -27,7 +27,7 @@ int weir_limiter_open(const struct weir_limit_options *options, weir_limiter **o
 		return error_set(error, WEIR_ENOMEM, "out of memory");
 	limiter->waiting = NULL;
 	limiter->clock = clock_start(clock_offset(), true);
-	status = limit_init(&limiter->limit, options, error);
+	status = limit_init_by_fields(&limiter->limit, options, error);
 	if (status == WEIR_OK && store_keyless_open(&limiter->state, &limiter->limit.algo) != WEIR_OK) {
 		limit_free(&limiter->limit);
 		status = error_set(error, WEIR_ENOMEM, "out of memory");

@@ -206,12 +206,22 @@ void limit_free(struct weir_limit *limit)
 	free((char *)limit->name);
 }
 
+int limit_init_by_fields(struct weir_limit *limit, const struct weir_limit_options *options,
+                         struct weir_error *error)
+{
+	int status = limit_init(limit, options, error);
+
+	if (status != WEIR_OK && error)
+		algorithm_name_field(options, error);
+	return status;
+}
+
 int weir_limit_open(const struct weir_limit_options *options, weir_limit **out,
                     struct weir_error *error)
 {
 	struct weir_limit *limit = malloc(sizeof *limit);
-	int status =
-	    limit ? limit_init(limit, options, error) : error_set(error, WEIR_ENOMEM, "out of memory");
+	int status = limit ? limit_init_by_fields(limit, options, error)
+	                   : error_set(error, WEIR_ENOMEM, "out of memory");
 
 	if (status != WEIR_OK) {
 		free(limit);

@@ -31,9 +31,15 @@ struct weir_limit {
 	    *group; /* the servers that decide it with this one (context->notify), or NULL */
 };
 
-/** As weir_limit_open, in place. Free with limit_free. */
+/**
+ * As weir_limit_open, in place, but error messages have the names of rule files. Free with
+ * limit_free.
+ */
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
                struct weir_error *error);
+/** The same, with the names of the options' fields in error messages. */
+int limit_init_by_fields(struct weir_limit *limit, const struct weir_limit_options *options,
+                         struct weir_error *error);
 /**
  * Opens the local limit of `origin`, which was opened with these options, in the memory
  * `store` of one of `nodes` servers. It grants max(1, floor(quota / nodes)) at once, and all such

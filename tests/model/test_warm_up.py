@@ -170,6 +170,6 @@ def test_a_rest_makes_it_cold_again_bit_by_bit():
 def test_more_than_a_word_can_tell_is_refused():
     most = dict(count=2**32, warm_up_ns=S, cold=3.0)
     weir.Limiter(weir.options(weir.WARM_UP, **most))
-    with pytest.raises(weir.WeirError, match="warm_up: expected at most 2\\^32 permits") as error:
+    with pytest.raises(weir.WeirError, match="warm_up_ns: expected at most 2\\^32 permits") as error:
         weir.Limiter(weir.options(weir.WARM_UP, **{**most, "warm_up_ns": S + 1}))
     assert error.value.status == weir.ERANGE
