@@ -26,6 +26,15 @@ const char *weir_reason_text(enum weir_reason reason)
 	return (unsigned)reason < WEIR_REASON_COUNT ? texts[reason] : "unknown";
 }
 
+int error_check_zeros(struct weir_error *error, const uint64_t *reserved, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (reserved[i] != 0)
+			return error_set(error, WEIR_EINVAL, "reserved: expected 0, found %llu",
+			                 (unsigned long long)reserved[i]);
+	return WEIR_OK;
+}
+
 #define STRING_OF_TOKEN(x) #x
 #define STRING(x)          STRING_OF_TOKEN(x) /* of the value of a macro */
 

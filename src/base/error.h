@@ -14,4 +14,12 @@ int error_set_at(struct weir_error *error, int status, unsigned line, unsigned c
 /** The same without line and column. */
 #define error_set(error, status, ...) error_set_at(error, status, 0, 0, __VA_ARGS__)
 
+/**
+ * Checks the `reserved` fields of an option struct, an array: a program that was compiled with
+ * newer headers may have an option there. EINVAL.
+ */
+#define error_check_reserved(error, reserved)                                                      \
+	error_check_zeros(error, reserved, sizeof(reserved) / sizeof *(reserved))
+int error_check_zeros(struct weir_error *error, const uint64_t *reserved, size_t count);
+
 #endif

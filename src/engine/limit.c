@@ -50,18 +50,13 @@ static uint64_t identity_of(const char *name, const struct weir_limit_options *o
 	return hash_bytes(&identity_key, text, (size_t)len);
 }
 
-static bool any_is_set(const uint64_t reserved[4])
+/* Checks the reserved fields, also of the options of one algorithm, which may be NULL. */
+static int check_reserved(const struct weir_limit_options *options, struct weir_error *error)
 {
-	return reserved[0] || reserved[1] || reserved[2] || reserved[3];
-}
-
-/* Whether the options of one algorithm, which may be NULL, have a reserved field set. */
-#define OWN_RESERVED(own) ((own) && any_is_set((own)->reserved))
-
-static bool has_reserved(const struct weir_limit_options *options)
-{
-	return any_is_set(options->reserved) || OWN_RESERVED(options->breaker) ||
-	       OWN_RESERVED(options->throttle) || OWN_RESERVED(options->adaptive);
+#define CHECK(own) ((own) ? error_check_reserved(error, (own)->reserved) : WEIR_OK)
+	return CHECK(options) ?: CHECK(options->breaker) ?: CHECK(options->throttle) ?:
+	                                                    CHECK(options->adaptive);
+#undef CHECK
 }
 
 int limit_init(struct weir_limit *limit, const struct weir_limit_options *options,
@@ -71,8 +66,8 @@ int limit_init(struct weir_limit *limit, const struct weir_limit_options *option
 	int status;
 
 	*limit = (struct weir_limit){0};
-	if (has_reserved(options))
-		return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	if (check_reserved(options, error) != WEIR_OK)
+		return WEIR_EINVAL;
 	if (*name == '\0' || strlen(name) > NAME_MAX_BYTES)
 		return error_set(error, WEIR_EINVAL, "name: expected 1 to %d bytes, found %zu",
 		                 NAME_MAX_BYTES, strlen(name));

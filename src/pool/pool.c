@@ -172,10 +172,7 @@ static int check_options(const struct weir_pool_options *options, struct weir_er
 	if (options->bucket > BUCKET_MAX)
 		return error_set(error, WEIR_ERANGE, "bucket: expected 1 to %u, found %u", BUCKET_MAX,
 		                 options->bucket);
-	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
-		if (options->reserved[i])
-			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
-	return WEIR_OK;
+	return error_check_reserved(error, options->reserved);
 }
 
 static size_t processors(void)

@@ -289,9 +289,8 @@ int weir_config_read_files(const struct weir_config_files *files, weir_config **
 	struct weir_config *config;
 
 	*out = NULL;
-	for (size_t i = 0; i < sizeof files->reserved / sizeof *files->reserved; i++)
-		if (files->reserved[i] != 0)
-			return error_set(error, WEIR_EINVAL, "reserved: expected 0");
+	if (error_check_reserved(error, files->reserved) != WEIR_OK)
+		return WEIR_EINVAL;
 	config = weir_private_config_new();
 	if (!config)
 		return no_memory(error);

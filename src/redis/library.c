@@ -32,9 +32,8 @@ static int check_redis_options(const struct weir_redis_options *options, struct 
 	    .timeout_ns = options->timeout_ns ? options->timeout_ns : TIMEOUT_DEFAULT_NS,
 	    .denied_cache_ns = or_default(options->denied_cache_ns, DENIED_DEFAULT_NS),
 	};
-	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
-		if (options->reserved[i] != 0)
-			return error_set(error, WEIR_EINVAL, "reserved: expected 0, found something else");
+	if (error_check_reserved(error, options->reserved) != WEIR_OK)
+		return WEIR_EINVAL;
 	if (!options->url)
 		return error_set(error, WEIR_EINVAL, "url: expected the URL of a Redis, found none");
 	if (strlen(out->prefix) > PREFIX_MAX)

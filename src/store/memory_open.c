@@ -160,9 +160,9 @@ int memory_open(struct memory *store, const struct weir_table_options *options,
 	memset(store, 0, sizeof *store);
 	options = options ? options : &defaults;
 	capacity = options->capacity ? options->capacity : CAPACITY_DEFAULT;
-	for (size_t i = 0; i < sizeof options->reserved / sizeof *options->reserved; i++)
-		if (options->reserved[i])
-			return error_set(error, WEIR_EINVAL, "options: reserved fields must be zero");
+	status = error_check_reserved(error, options->reserved);
+	if (status != WEIR_OK)
+		return status;
 	if (options->owner >= ID_END || options->group >= ID_END)
 		return error_set(error, WEIR_ERANGE, "owner, group: expected numbers of users and groups");
 	if (table_size(capacity) == 0)

@@ -59,10 +59,11 @@ def test_reserved_fields_are_refused_going_in_and_zero_coming_out():
         for place in range(len(reserved(make()))):
             opts = make()
             reserved(opts)[place] = 1
-            handle = ctypes.c_void_p()
+            handle, error = ctypes.c_void_p(), weir.Error()
             assert getattr(weir.lib, f"weir_{kind}_open")(
-                ctypes.byref(opts), ctypes.byref(handle), None) == weir.EINVAL
+                ctypes.byref(opts), ctypes.byref(handle), ctypes.byref(error)) == weir.EINVAL
             assert not handle
+            assert error.message == b"reserved: expected 0, found 1"
     limiter, table = weir.Limiter(weir.options(weir.TOKEN_BUCKET, 5)), weir.Table(1)
     decision, stats = weir.RawDecision(), weir.TableStats()
     for out in (decision, stats):

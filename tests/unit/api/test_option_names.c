@@ -40,6 +40,10 @@ static const struct {
      "warm_up_ns: expected at most 2^32 permits"},
     {{.algorithm = WEIR_ALGORITHM_CONCURRENCY, .max = 10001}, "max: expected 1 to 10000"},
     {{.algorithm = 99, RATE}, "algorithm: expected a known one"},
+    {{RATE, .reserved = {0, 7}}, "reserved: expected 0, found 7"},
+    {{.algorithm = WEIR_ALGORITHM_BREAKER,
+      .breaker = &(struct weir_breaker_options){.reserved = {7}}},
+     "reserved: expected 0, found 7"},
     {{RATE, .name = ""}, "name: expected 1 to 64 bytes, found 0"},
 };
 

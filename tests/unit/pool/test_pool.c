@@ -456,7 +456,7 @@ static void test_impossible_options_are_refused_with_the_reason(void **context)
 	    {{.bucket = (1 << 24) + 1}, WEIR_ERANGE, "bucket: expected 1 to 16777216, found 16777217"},
 	    {{.rate = {1, 1, WEIR_UNIT_MONTH}}, WEIR_EINVAL, NULL},
 	    {{.rate = {1, 400, WEIR_UNIT_DAY}}, WEIR_ERANGE, NULL},
-	    {{.reserved = {1}}, WEIR_EINVAL, NULL},
+	    {{.reserved = {1}}, WEIR_EINVAL, "reserved: expected 0, found 1"},
 	};
 
 	(void)context;

@@ -88,7 +88,7 @@ static void options_are_checked(void **state)
 	      .prefix = "a long prefix, a long prefix, a long prefix, a long prefix, a lon"},
 	     WEIR_ERANGE,
 	     "prefix: expected 64 bytes at most, found 65"},
-	    {{.url = "redis://h", .reserved = {0, 1}}, WEIR_EINVAL, "reserved"},
+	    {{.url = "redis://h", .reserved = {0, 1}}, WEIR_EINVAL, "reserved: expected 0, found 1"},
 	    {{.url = "redis://u:hunter2@h:x"}, WEIR_EINVAL, "port"},
 	};
 
