@@ -36,7 +36,7 @@ complete -c weir -f -n "not __fish_seen_subcommand_from $commands" -a why -d 'Li
 complete -c weir -n '__fish_seen_subcommand_from why' -l id -x -d 'only the denial of this id, as its answer or the log shows it'
 complete -c weir -n '__fish_seen_subcommand_from why' -l limit -x -d 'only denials by this limit'
 complete -c weir -n '__fish_seen_subcommand_from why' -l rule -x -d 'only denials by this rule'
-complete -c weir -n '__fish_seen_subcommand_from why' -l since -x -d 'only denials since then: a span such as 1h, or a time'
+complete -c weir -n '__fish_seen_subcommand_from why' -l since -x -d 'only denials since then: a span such as 1h, a date, or a time'
 complete -c weir -n '__fish_seen_subcommand_from why' -l json -d 'print the server\'s JSON'
 complete -c weir -n '__fish_seen_subcommand_from why' -l server -x -d 'address of the server, HOST:PORT, unix:PATH or a URL (127.0.0.1:8080)'
 complete -c weir -n '__fish_seen_subcommand_from why' -l user -x -d 'log in as this user, by WEIR_PASSWORD or WEIR_TOKEN'

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/number.h"
@@ -14,6 +15,7 @@
 #include "cli/remote/no_denial.h"
 #include "cli/remote/table.h"
 #include "client/http_client.h"
+#include "rules/rate.h"
 
 #define DENIALS_MAX 1000 /* the server lists no more at once */
 #define DIGEST_LEN  16
@@ -24,7 +26,8 @@ static const struct flag flags[] = {
     [ID] = {"id", "ID", "only the denial of this id, as its answer or the log shows it", 0, NULL},
     [LIMIT] = {"limit", "NAME", "only denials by this limit", 0, NULL},
     [RULE] = {"rule", "NAME", "only denials by this rule", 0, NULL},
-    [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, or a time", 0, NULL},
+    [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, a date, or a time", 0,
+               NULL},
     [JSON] = {"json", NULL, "print the server's JSON", 0, NULL},
     SERVER_FLAGS(SERVER_HTTP),
 };
@@ -232,6 +235,56 @@ static int list_denials(const struct why *why)
 	return status;
 }
 
+/* Reads a date such as 2026-01-31: the beginning of that day in the time zone of this machine. */
+static bool read_date(const char *text, uint64_t *out_ns)
+{
+	struct tm day = {.tm_isdst = -1};
+	const char *end = strptime(text, "%Y-%m-%d", &day);
+	int day_of_month = day.tm_mday;
+	time_t begin;
+
+	if (!end || *end)
+		return false;
+	begin = mktime(&day);
+	if (begin < 0 || (uint64_t)begin > TIMESTAMP_MAX_NS / NS_PER_S || day.tm_mday != day_of_month)
+		return false; /* such as a 30 February */
+	*out_ns = (uint64_t)begin * NS_PER_S;
+	return true;
+}
+
+/* Replaces a date in why->filters.since by a time, which `time` holds. False if it is neither. */
+static bool check_since(struct why *why, struct buffer *time)
+{
+	uint64_t time_ns;
+
+	if (!why->filters.since || since_parse(slice_of(why->filters.since), 0, &time_ns))
+		return true;
+	if (!read_date(why->filters.since, &time_ns))
+		return false;
+	timestamp_add_date(time, time_ns);
+	buffer_add(time, "", 1);
+	why->filters.since = time->data;
+	return true;
+}
+
+/* Returns the exit status. */
+static int check_and_list(struct why *why)
+{
+	struct buffer since = {0};
+	int status;
+
+	if (!check_since(why, &since))
+		status =
+		    command_fail("why",
+		                 "--since: expected a span such as 1h, a date such as 2026-01-31, or a "
+		                 "time such as 2026-01-31T10:00:00Z, found '%.80s'",
+		                 why->filters.since);
+	else
+		status = since.failed ? command_fail("why", "out of memory") : list_denials(why);
+	buffer_free(&since);
+	return status;
+}
+
 static int run_why(int argc, char **argv)
 {
 	struct why why = {0};
@@ -260,7 +313,7 @@ static int run_why(int argc, char **argv)
 	if (why.filters.key && !*why.filters.key)
 		return command_fail("why", "expected KEY, found an empty one");
 	status = server_flags_open(&why.server, SERVER_HTTP, &error) == WEIR_OK
-	             ? list_denials(&why)
+	             ? check_and_list(&why)
 	             : command_fail("why", "%s", error.message);
 	server_flags_close(&why.server);
 	return status;
@@ -278,7 +331,9 @@ const struct command command_why = {
         "of each denied request there. Without it, find denials by a limit without a key, or by\n"
         "a rule with another key, such as a header, by --limit or --rule. Write -- before a KEY\n"
         "that begins with -. With `denials: { headers: yes }` a denied answer over HTTP has its\n"
-        "id in x-weir-decision.",
+        "id in x-weir-decision. --since takes a span such as 1h, a time such as\n"
+        "2026-01-31T10:00:00Z, Unix seconds, or a date such as 2026-01-31: the beginning of that\n"
+        "day in the time zone of this machine. Times are shown in UTC.",
     .examples = {"weir why 203.0.113.9 --since 1h", "weir why --limit relief --since 10m",
                  "weir why --id 9fa7418724dded0b --json"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",
