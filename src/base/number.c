@@ -213,3 +213,20 @@ void format_size(char out[SIZE_TEXT_MAX], uint64_t bytes, bool round_up)
 		snprintf(out, SIZE_TEXT_MAX, "%u %s",
 		         (unsigned)(((u128)bytes + (round_up ? unit - 1 : 0)) / unit), units[i]);
 }
+
+bool hex_is_valid(struct slice text, size_t count)
+{
+	if (text.len != count)
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (hex_digit(text.data[i]) < 0)
+			return false;
+	return true;
+}
+
+struct slice hex_lower(struct slice text, char *out)
+{
+	for (size_t i = 0; i < text.len; i++)
+		out[i] = (char)(text.data[i] | 32);
+	return (struct slice){out, text.len};
+}

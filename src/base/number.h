@@ -89,6 +89,11 @@ static inline int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/** Whether the text is `count` hexadecimal digits, in capital or small letters. */
+bool hex_is_valid(struct slice text, size_t count);
+/** Writes such a text in small letters, as Weir writes it. `out` has room for all of it. */
+struct slice hex_lower(struct slice text, char *out);
+
 /**
  * Parses a decimal number without sign, such as 3, 0.25 or 2.5e-1, whatever the locale. Returns
  * false if it is none, or has 18 digits before the point.

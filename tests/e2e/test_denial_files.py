@@ -116,7 +116,7 @@ def changed(**members):
 
 
 BAD_LINES = [
-    "", "no json", "[]", "{}", "{" * 3000, "x" * 5000, changed(id="0123"), changed(id="0123456789ABCDEF"), changed(time="soon"),
+    "", "no json", "[]", "{}", "{" * 3000, "x" * 5000, changed(id="0123"), changed(id="0123456789abcdeg"), changed(time="soon"),
     changed(reason="because"), changed(retry_after_ms=-1), changed(retry_after_ms=1.5), changed(shadow=0),
     changed(limit="l\0"), changed(rule=None), changed(attributes=[]), changed(attributes={"a": 1}),
     changed() + " more", changed()[:-1] + ', "key": "twice"}', '{"id":"\udcff"}']

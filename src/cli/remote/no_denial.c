@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text/misspelling.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
@@ -143,7 +144,7 @@ static void add_filter(struct buffer *text, const char *before, const char *valu
 /* Ids and digests of keys look alike. */
 static bool looks_like_id(const char *key)
 {
-	return strlen(key) == ID_DIGITS && strspn(key, "0123456789abcdefABCDEF") == ID_DIGITS;
+	return hex_is_valid(slice_of(key), ID_DIGITS);
 }
 
 int no_denial_report(const struct denial_filters *filters, const struct server_flags *server,

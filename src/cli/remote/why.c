@@ -161,8 +161,8 @@ static void print_table(struct slice body, bool has_key_column)
 /* Whether the text is a digest of 16 hexadecimal digits in quotes. */
 static bool is_quoted_digest(struct slice text)
 {
-	return text.len == DIGEST_LEN + 2 && text.data[0] == '"' &&
-	       strspn(text.data + 1, "0123456789abcdef") == DIGEST_LEN; /* it ends at the quote */
+	return slice_skip(&text, SLICE("\"")) && text.len == DIGEST_LEN + 1 &&
+	       hex_is_valid((struct slice){text.data, DIGEST_LEN}, DIGEST_LEN);
 }
 
 /*

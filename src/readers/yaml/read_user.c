@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/number.h"
 #include "readers/yaml/read.h"
 #include "rules/scalar.h"
 
@@ -40,16 +41,6 @@ static int copy_secret(struct reader *reader, struct slice text, void *field)
 	return *secret ? WEIR_OK : node_no_memory(reader);
 }
 
-static bool is_token_hash(struct slice text)
-{
-	static const char digits[] = "0123456789abcdefABCDEF";
-	size_t count = 0;
-
-	while (count < text.len && text.data[count] != '\0' && strchr(digits, text.data[count]))
-		count++;
-	return count == text.len && count == TOKEN_DIGITS;
-}
-
 /* Only methods that take much memory are allowed; the form is libcrypt's, see crypt(5). */
 static bool is_password_hash(struct slice text)
 {
@@ -73,7 +64,7 @@ static const char *describe_secret(struct slice text)
 {
 	struct slice rest = text;
 
-	return is_token_hash(text)                 ? "the hash of a token"
+	return hex_is_valid(text, TOKEN_DIGITS)    ? "the hash of a token"
 	       : is_password_hash(text)            ? "the hash of a password"
 	       : slice_skip(&rest, SLICE("weir_")) ? "a token itself"
 	       : slice_skip(&rest, SLICE("$"))     ? "a hash of another method, or a damaged one"
@@ -86,7 +77,7 @@ static int read_token(struct reader *reader, const struct node_key *key, const y
 	struct slice text = value->type == YAML_SCALAR_NODE ? node_slice(value) : SLICE("");
 
 	(void)key;
-	if (!is_token_hash(text))
+	if (!hex_is_valid(text, TOKEN_DIGITS))
 		return node_error(
 		    reader, value,
 		    "expected the SHA-256 of a token in 64 hexadecimal digits, as `weir passwd "

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "engine/engine.h"
 #include "engine/table.h"
 #include "server/requests/reset_log.h"
@@ -11,23 +12,14 @@
 #define HASH_DIGITS 8
 #define ELLIPSIS    "…"
 
-static bool are_hex_digits(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++)
-		if (!memchr("0123456789abcdef", text.data[i], 16))
-			return false;
-	return true;
-}
-
 bool shown_keys_is_digest(struct slice text)
 {
-	return text.len == KEY_DIGEST_TEXT - 1 && are_hex_digits(text);
+	return hex_is_valid(text, KEY_DIGEST_TEXT - 1);
 }
 
 static bool is_hash(struct slice text)
 {
-	return text.len == 1 + HASH_DIGITS && text.data[0] == '#' &&
-	       are_hex_digits((struct slice){text.data + 1, HASH_DIGITS});
+	return slice_skip(&text, SLICE("#")) && hex_is_valid(text, HASH_DIGITS);
 }
 
 static bool is_truncated_name(struct slice text)
@@ -65,6 +57,7 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
 	struct key_phase found = {.limit = limit->algo.identity, .text_kind = KEY_TEXT_DIGEST};
 	bool has_phases = algo_has_phases(&limit->algo), is_name;
 	struct key_phase *key = &out->key;
+	char lower[KEY_DIGEST_TEXT];
 	size_t n = 0;
 
 	out->name = text.data ? text : SLICE("");
@@ -72,7 +65,9 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
 	    .hash = store_hash(table->store, limit->algo.identity, text.data, text.len),
 	    .limit = limit->algo.identity};
 	key_phases_set_text(key, KEY_TEXT_NAME, text);
-	if (!shown_keys_is_digest(text) && !is_hash(text) && !is_truncated_name(text))
+	if (shown_keys_is_digest(text) || is_hash(text))
+		text = hex_lower(text, lower);
+	else if (!is_truncated_name(text))
 		return NULL;
 	is_name = has_phases && key_phases_has_name(decider->shared->phases, key->hash);
 	if (has_phases)

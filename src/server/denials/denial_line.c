@@ -49,7 +49,7 @@ static bool read_kept_id(struct json *json, struct denial_line *line)
 
 	if (!read_name(json, &text))
 		return false;
-	if (text.len != DENIAL_ID_TEXT - 1 || strspn(text.data, "0123456789abcdef") != text.len)
+	if (!hex_is_valid(text, DENIAL_ID_TEXT - 1))
 		return json_fail(json, "an id of 16 hexadecimal digits");
 	memcpy(line->id, text.data, DENIAL_ID_TEXT);
 	return true;
@@ -166,7 +166,7 @@ static bool read_kept_values(struct json *json, struct denial_line *line)
 	if (!read_name(json, values))
 		return false;
 	return (values->len % DENIAL_DIGEST == 0 && values->len <= DENIAL_VALUES_MAX &&
-	        strspn(values->data, "0123456789abcdef") == values->len) ||
+	        hex_is_valid(*values, values->len)) ||
 	       json_fail(json, "digests of 16 hexadecimal digits each");
 }
 

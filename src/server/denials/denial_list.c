@@ -25,24 +25,19 @@ static void set_body(struct decider *decider, struct work *work, struct buffer *
 	buffer_free(body);
 }
 
-/* A Redis may have got its secret, or another one, after denials were kept: writes the digest by
- * each hash key. */
+/*
+ * Writes the digests by which a denial of the key can be kept. A Redis may have got its secret, or
+ * another one, after denials were kept, so each hash key gives one.
+ */
 static struct slice write_digests(const struct worker_shared *shared, struct slice key, char *out)
 {
 	size_t n = u64_min(digest_keys_count(&shared->digest_keys), DIGEST_KEYS_MAX);
 
 	for (size_t i = 0; i < n; i++)
 		digest_keys_write_by(&shared->digest_keys, i, key, out + i * DENIAL_DIGEST);
+	if (hex_is_valid(key, DENIAL_DIGEST)) /* the caller may mean the key with this digest */
+		hex_lower(key, out + n++ * DENIAL_DIGEST);
 	return (struct slice){out, n * DENIAL_DIGEST};
-}
-
-static bool is_id(struct slice text)
-{
-	size_t digits = 0;
-
-	while (digits < text.len && hex_digit(text.data[digits]) >= 0)
-		digits++;
-	return text.len == DENIAL_ID_TEXT - 1 && digits == text.len;
 }
 
 void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
@@ -54,10 +49,10 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 	                               .limit = request->limit,
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
-	char digests[DIGEST_KEYS_MAX * DENIAL_DIGEST + 1];
+	char digests[(DIGEST_KEYS_MAX + 1) * DENIAL_DIGEST + 1];
 	struct buffer body = {0}, escaped_key = {0};
 
-	if (request->denial_id.data && !is_id(request->denial_id)) {
+	if (request->denial_id.data && !hex_is_valid(request->denial_id, DENIAL_ID_TEXT - 1)) {
 		work_fail_name(decider, work, WEIR_EINVAL, ID_EXPECTED, request->denial_id);
 		return;
 	}

@@ -131,6 +131,21 @@ static void a_text_without_bytes_is_no_number(void **state)
 	assert_int_equal(integer, -7);
 }
 
+static void hexadecimal_digits_may_be_capitals(void **state)
+{
+	char lower[16];
+
+	(void)state;
+	assert_true(hex_is_valid(SLICE("0123456789abcdef"), 16));
+	assert_true(hex_is_valid(SLICE("ABCDEFabcdef0099"), 16));
+	assert_false(hex_is_valid(SLICE("0123456789abcdef"), 15));
+	assert_false(hex_is_valid(SLICE("0123456789abcdef"), 17));
+	assert_false(hex_is_valid(SLICE("0123456789abcdeg"), 16));
+	assert_false(hex_is_valid(SLICE("0123456789abcde\0"), 16));
+	assert_false(hex_is_valid((struct slice){NULL, 0}, 16));
+	assert_true(slice_equal(hex_lower(SLICE("#A1b2C3D4"), lower), SLICE("#a1b2c3d4")));
+}
+
 static void test_sizes_are_said_as_people_do(void **state)
 {
 	static const struct {
@@ -161,6 +176,7 @@ int main(void)
 	    cmocka_unit_test(shares_are_read_exactly_and_written_back_as_short_as_they_can_be),
 	    cmocka_unit_test(decimals_are_written_as_short_as_they_can_be_too),
 	    cmocka_unit_test(a_text_without_bytes_is_no_number),
+	    cmocka_unit_test(hexadecimal_digits_may_be_capitals),
 	    cmocka_unit_test(numbers_of_every_length_have_their_digits),
 	};
 
