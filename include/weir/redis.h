@@ -94,9 +94,9 @@ struct weir_redis_stats {
 WEIR_API int weir_redis_stats(const weir_table *table, struct weir_redis_stats *stats);
 
 /**
- * Says why Redis is unavailable to a table, or was last: `failure->message` is a text such as
- * "127.0.0.1:6379: Connection refused" or "127.0.0.1:6379: Redis refuses user or password:
- * WRONGPASS", and "" if Redis was always available. It holds no password.
+ * Says why Redis is unavailable to a table, or was last. `failure->message` is "" if Redis was
+ * always available, and otherwise a text such as "127.0.0.1:6379: Connection refused" or
+ * "127.0.0.1:6379: Redis refuses user or password: WRONGPASS". It holds no password.
  *
  *     if (weir_acquire(table, limit, key, 1, WEIR_NOW, &d) == WEIR_ESTORE &&
  *         weir_redis_failure(table, &error) == 0)

@@ -22,8 +22,8 @@ int path_normalize(struct arena *arena, struct slice path, struct slice *out);
 size_t path_normalize_here(char *path, size_t len);
 
 /**
- * Makes the spelling that stands for all variants of a path: normalized, A to Z in lower case,
- * without parameters (";x" at a segment's end) and without a slash at its end. /Login;x/ becomes
+ * Makes the spelling that stands for all variants of a path. It is normalized, has A to Z in lower
+ * case, and has no parameters (";x" at a segment's end) and no slash at its end. /Login;x/ becomes
  * /login; an empty path stays empty. Returns 0 or ENOMEM.
  */
 int path_fold(struct arena *arena, struct slice path, struct slice *out);
