@@ -368,6 +368,26 @@ def test_without_redis_the_policy_decides_until_it_recovers(serve, start_redis, 
     assert "not-shown" not in "".join(server.log)
 
 
+def test_a_reset_without_redis_fails_and_changes_nothing(serve, start_redis):
+    redis = start_redis()
+    redis.stop()
+    server = serve("--store", redis.url, config=LIMITS + "nodes: 2\n")
+    throttle, acquire = ("CL.THROTTLE", "k", 3, 4, 3600), ("WEIR.ACQUIRE", "window", "k", "COST", 2)
+    ask(server, acquire)  # it finds the Redis unavailable
+    before = ask(server, throttle, acquire)
+    assert (before[0][0], before[0][2], before[1][2]) == (0, 1, 1)  # the server's share is half
+    for reply in ask(server, ("DEL", "k"), ("WEIR.RESET", "window", "k")):
+        assert reply == b"-ERR the store did not answer"
+    after = ask(server, throttle, acquire)
+    assert after[0][2] == 0 and after[1][0] == 0
+    redis.restart()
+    server.line_with("store_back")
+    assert ask(server, ("DEL", "k"), ("WEIR.RESET", "window", "k"))[0] in (0, 1)
+    redis.stop()
+    ask(server, acquire)
+    assert [reply[2] for reply in ask(server, throttle, acquire)] == [1, 1]
+
+
 def test_a_server_stops_while_its_redis_hangs(servers):
     redis, [server] = servers(1)
     with Wire(server.resp) as wire:

@@ -73,6 +73,8 @@ static void apply_result_of(const struct decision_context *context, struct plan 
 		handle_failure(context, plan, step, operation->status, decision);
 		return;
 	}
+	if (operation->step.call.op == ALGO_RESET) /* one that fails changes nothing */
+		failure_reset_local(context, step);
 	limit_fill_decision(step->limit, operation->step.limit, &operation->outcome, &step_decision);
 	/* A refund is none if the mark has withheld it, or the charge has ended. */
 	step_decision.allowed &= !operation->withheld && !has_ended(plan, submitted);
@@ -212,8 +214,6 @@ static bool submit_stage(const struct decision_context *context, struct plan *pl
 		if (!step->remote || !stage_includes(plan, step))
 			continue;
 		call = stage_call(plan, step);
-		if (call.op == ALGO_RESET)
-			failure_reset_local(context, step);
 		if (has_memory && is_marked_at_store(plan, step))
 			submit_refund_by_permit(context, plan, step, &call);
 		else if (has_memory)
