@@ -86,12 +86,12 @@ def test_commands_print_the_output_that_the_page_shows(example, document):
 
 
 def library_examples():
-    """The programs of docs/library.md. Shorter pieces are put into the first program."""
+    """The programs of docs/library.md. Shorter pieces are put into the first program, each alone and all together."""
     first, *others = blocks("docs/library.md", "c")
     before, after = re.split(r"^\tstatus = weir_acquire.*?(?=\tweir_table_close)", first, flags=re.M | re.S)
-    before = before.replace(" options = ", " first = ").replace("&options", "&first")
     after = after.replace("return 0;", "return !d.allowed;")
-    return [first, *(code if "int main" in code else before + textwrap.indent(code, "\t") + after for code in others)]
+    programs, pieces = [[code for code in others if ("int main" in code) == whole] for whole in (True, False)]
+    return [first, *programs, *(before + textwrap.indent(code, "\t") + after for code in [*pieces, "\n".join(pieces)])]
 
 
 @pytest.fixture(scope="module")
