@@ -180,7 +180,6 @@ struct net_conn *net_loop_dial(struct net_loop *loop, const struct net_kind *kin
 enum net_event {
 	NET_READABLE = 1,
 	NET_WRITABLE = 2,
-	NET_TIMER_EXPIRED = 4, /* of net_descriptor_set_timer */
 };
 
 /**
@@ -192,8 +191,6 @@ int net_descriptor_open(struct net_descriptor **out, struct net_loop *loop, int 
                         void (*ready)(void *context, unsigned events), void *context);
 /** Polls for NET_READABLE, NET_WRITABLE, both, or 0 for none (the default), until the next call. */
 void net_descriptor_set_events(struct net_descriptor *descriptor, unsigned events);
-/** Reports NET_TIMER_EXPIRED once after this time; never if it is 0. Replaces the timer before. */
-void net_descriptor_set_timer(struct net_descriptor *descriptor, uint64_t after_ms);
 /** Call it before the descriptor is closed, and before net_loop_close. `ready` may call it. */
 void net_descriptor_close(struct net_descriptor *descriptor);
 

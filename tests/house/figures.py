@@ -21,7 +21,8 @@ def long_functions():
 
 def circles():
     """The groups of files that call each other."""
-    edges = house.calls({house.where(path): path.read_text() for path in house.FILES if path.suffix == ".c"})
+    edges = house.calls({house.where(path): path.read_text() for path in house.FILES if path.suffix == ".c"},
+                        [path.read_text() for path in house.FILES if path.suffix == ".h"])
     reach = {name: house.reached(edges, name) for name in edges}
     return {frozenset(other for other in reach[name] if name in reach[other]) for name in edges if name in reach[name]}
 

@@ -88,15 +88,41 @@ def functions(text):
         yield match[2], parameters(match[3]), text.count("\n", 0, match.start(2)) + 1
 
 
-def calls(sources):
-    """File -> the files whose functions it calls, of the text of each."""
-    texts = {name: code(text) for name, text in sources.items()}
+def called(text):
+    return set(re.findall(r"\b(\w+)\s*\(", text))
+
+
+def inline_calls(headers):
+    """Inline function -> what it calls, of the texts of headers."""
+    found = {}
+    for text in map(code, headers):
+        for match in DEFINITION.finditer(text):
+            end = text.find("\n}\n", match.end())
+            found[match[2]] = called(text[match.end():end])
+    return found
+
+
+def followed(names, inline):
+    """The functions, and those that inline functions among them call."""
+    found, left = set(), set(names)
+    while left:
+        found |= left
+        left = set().union(*(inline.get(name, set()) for name in left)) - found
+    return found
+
+
+def calls(sources, headers=()):
+    """
+    File -> the files whose functions it calls, of the text of each; also by inline functions of headers.
+    Calls through pointers, such as those of tables of commands, are not counted.
+    """
+    texts, inline = {name: code(text) for name, text in sources.items()}, inline_calls(headers)
     defined = {name: {match[2]: "static" in match[1].split() for match in DEFINITION.finditer(text)}
                for name, text in texts.items()}
     owner = {function: name for name, own in defined.items()
              for function, is_static in own.items() if not is_static}
-    return {name: {owner[called] for called in re.findall(r"\b(\w+)\s*\(", text)
-                   if called in owner and called not in defined[name]}
+    return {name: {owner[one] for one in followed(called(text), inline)
+                   if one in owner and one not in defined[name]}
             for name, text in texts.items()}
 
 
@@ -115,7 +141,7 @@ def test_a_cycle_is_found_and_what_leads_to_it_is_not():
 
 def test_files_call_in_no_circle():
     sources = {where(path).removeprefix("src/"): path.read_text() for path in FILES if path.suffix == ".c"}
-    assert not cycles(calls(sources))
+    assert not cycles(calls(sources, [path.read_text() for path in FILES if path.suffix == ".h"]))
 
 
 def test_calls_are_found():
@@ -123,6 +149,9 @@ def test_calls_are_found():
                "b.c": "int b(void)\n{\n\treturn help(2); /* a() */\n}\n",
                "help.c": "int help(int x)\n{\n\treturn x ? a() : 0;\n}\n"}
     assert calls(sources) == {"a.c": {"b.c"}, "b.c": {"help.c"}, "help.c": {"a.c"}}
+    header = "static inline int b_twice(void)\n{\n\treturn b_once() + b_once();\n}\n" \
+             "static inline int b_once(void)\n{\n\treturn help(1);\n}\nint a(void);\n"
+    assert calls({"c.c": "int c(void)\n{\n\treturn b_twice();\n}\n", **sources}, [header])["c.c"] == {"help.c"}
 
 
 def test_the_table_of_folders_is_complete_and_in_layers():

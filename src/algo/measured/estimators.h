@@ -46,7 +46,6 @@ enum knee_phase {
 #define KNEE_LOST    4092 /* and that of a timeout */
 #define KNEE_LEAST   96   /* samples of a window: as many as the limit, but at least this, */
 #define KNEE_MOST    4095 /* and at most this */
-#define KNEE_WINDOWS 256  /* the numbers of windows are modulo this */
 
 /*
  * The state of the knee. It fits two cells of 16 bytes beside their tags: a report changes only the

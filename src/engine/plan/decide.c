@@ -344,12 +344,20 @@ enum engine_state engine_decide(const struct decision_context *context, struct p
 	return start_plan(context, plan, decision);
 }
 
+/* Whether any request waits for a key. */
+static bool others_wait(const struct weir_table *table)
+{
+	const struct waitlist *list = waitlist_at(&table->waiting);
+
+	return list && waitlist_count(list) > 0;
+}
+
 /* Decides in turn: may wait, and does not pass requests that wait. */
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
                              struct weir_decision *decision)
 {
 	plan->respects_queue = algo_op_requests(plan->op) &&
-	                       (engine_may_wait(plan) || engine_others_wait(context->table) ||
+	                       (engine_may_wait(plan) || others_wait(context->table) ||
 	                        plan->queue_position == WAIT_LATE);
 	return start_plan(context, plan, decision);
 }
@@ -455,13 +463,6 @@ void engine_settle(const struct decision_context *context, struct plan *plan, bo
 		run_report(context, plan, ALGO_SETTLE, &ignored);
 	else
 		engine_run(context, plan, &ignored);
-}
-
-bool engine_others_wait(const struct weir_table *table)
-{
-	const struct waitlist *list = waitlist_at(&table->waiting);
-
-	return list && waitlist_count(list) > 0;
 }
 
 static bool step_may_wait(const struct plan_step *step, uint64_t max_wait_ns)

@@ -21,9 +21,11 @@ uint64_t denial_earlier_charges(const struct plan *plan, const struct plan_step 
 	return sat_u64((u128)charges * u64_max(plan->cost, 1));
 }
 
-/* Returns the cost of a peek at the step: with the earlier charges, where they delay this request.
+/*
+ * Returns the cost of a peek at the step: with the earlier charges of its key, unless the limit
+ * makes not this request but the next one wait for a charge (algorithm.h, pays_later).
  */
-uint64_t denial_peek_cost(const struct plan *plan, const struct plan_step *step)
+static uint64_t peek_cost(const struct plan *plan, const struct plan_step *step)
 {
 	uint64_t earlier;
 
@@ -42,7 +44,7 @@ static bool pays_later(const struct plan_step *step)
 void denial_set_peek_cost(const struct plan *plan, const struct plan_step *step,
                           struct algo_call *call)
 {
-	call->cost = denial_peek_cost(plan, step);
+	call->cost = peek_cost(plan, step);
 	if (pays_later(step))
 		call->earlier = denial_earlier_charges(plan, step);
 }
@@ -70,7 +72,7 @@ bool denial_needs_peek_at(const struct plan *plan, const struct plan_step *step)
 		has_run = true;
 	else /* remote steps run first: if one was refused, those in memory did not run */
 		has_run = step < plan->refused_step && !plan->has_remote_steps;
-	return !has_run || denial_peek_cost(plan, step) > plan->cost;
+	return !has_run || peek_cost(plan, step) > plan->cost;
 }
 
 /* Whether a shadow step has charged the enforced step's key. */

@@ -31,12 +31,6 @@ static inline enum plan_stage denial_next_stage(const struct plan *plan)
 /** Returns the units that earlier enforced steps of the plan charge to an enforced step's key. */
 uint64_t denial_earlier_charges(const struct plan *plan, const struct plan_step *step);
 
-/**
- * Returns the cost of a peek at the step: with the earlier charges of its key, unless the limit
- * makes not this request but the next one wait for a charge (algorithm.h, pays_later).
- */
-uint64_t denial_peek_cost(const struct plan *plan, const struct plan_step *step);
-
 /** Sets the cost of a peek's call, and the earlier charges if they are not in the cost. */
 void denial_set_peek_cost(const struct plan *plan, const struct plan_step *step,
                           struct algo_call *call);

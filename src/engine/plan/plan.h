@@ -332,9 +332,6 @@ void engine_locate(const struct decision_context *context, struct plan *plan);
 /** Whether the decision may be to wait. */
 bool engine_may_wait(const struct plan *plan);
 
-/** Whether any request waits for a key. */
-bool engine_others_wait(const struct weir_table *table);
-
 /**
  * Runs a prepared plan in order: it may wait, and does not overtake requests that wait. Fills
  * `decision` when it is done, and when it waits: then it would pass after

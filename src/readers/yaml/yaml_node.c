@@ -323,25 +323,6 @@ int node_warning(struct reader *reader, const yaml_node_t *node, const char *for
 	           : node_no_memory(reader);
 }
 
-static size_t skip_digits(struct slice text, size_t from)
-{
-	while (from < text.len && text.data[from] >= '0' && text.data[from] <= '9')
-		from++;
-	return from;
-}
-
-/* A point without digits behind it does not belong to the number. */
-size_t node_number_end(struct slice text, size_t from)
-{
-	size_t first = from + (from < text.len && text.data[from] == '-');
-	size_t end = skip_digits(text, first), fraction;
-
-	if (end == first)
-		return from;
-	fraction = end < text.len && text.data[end] == '.' ? skip_digits(text, end + 1) : 0;
-	return fraction > end + 1 ? fraction : end;
-}
-
 static int compare_text(struct slice a, struct slice b)
 {
 	int order = memcmp(a.data, b.data, u64_min(a.len, b.len));

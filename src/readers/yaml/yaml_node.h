@@ -211,9 +211,6 @@ static inline size_t node_pair_count(const yaml_node_t *mapping)
 	return (size_t)(mapping->data.mapping.pairs.top - mapping->data.mapping.pairs.start);
 }
 
-/** Returns the end of a number at `from`, such as 7, -1 or 2.50, or `from` if there is none. */
-size_t node_number_end(struct slice text, size_t from);
-
 /** The text of a node for a message, quoted and cut to a few words. */
 struct phrase node_found(const yaml_node_t *node);
 

@@ -43,11 +43,6 @@ static const struct scheme *scheme_of(const char *url)
 	return NULL;
 }
 
-bool redis_url_is(const char *text)
-{
-	return scheme_of(text) != NULL;
-}
-
 void redis_host_write(const struct redis_host *host, char *out)
 {
 	if (host->name[0] == '/')

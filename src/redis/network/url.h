@@ -57,8 +57,6 @@ struct redis_url {
 /** Writes host:port, or the path of a socket. `out` has room for REDIS_HOST_TEXT_MAX bytes. */
 void redis_host_write(const struct redis_host *host, char *out);
 
-/** Whether a text is the URL of such a store. */
-bool redis_url_is(const char *text);
 /**
  * EINVAL, ERANGE, ENOMEM, EIO (a file that can't be read); no message holds a password. Free
  * with redis_url_free.

@@ -10,8 +10,7 @@
 
 #include "base/number.h"
 
-#define HALF_LIFE_S 600
-/* The half-life of a second: 0.5 to the power of 1 / HALF_LIFE_S. */
+/* How much a value decays in a second if it halves in 600: 0.5 to the power of 1/600. */
 #define DECAY_OF_SECOND 0.99884543
 
 /*
