@@ -356,9 +356,9 @@ static bool others_wait(const struct weir_table *table)
 enum engine_state engine_run(const struct decision_context *context, struct plan *plan,
                              struct weir_decision *decision)
 {
-	plan->respects_queue = algo_op_requests(plan->op) &&
-	                       (engine_may_wait(plan) || others_wait(context->table) ||
-	                        plan->queue_position == WAIT_LATE);
+	plan->respects_queue =
+	    algo_op_requests(plan->op) &&
+	    (engine_may_wait(plan) || others_wait(context->table) || plan->queue_position == WAIT_LATE);
 	return start_plan(context, plan, decision);
 }
 

@@ -148,8 +148,8 @@ static void assert_known(const char *text, bool is_known)
 static void schemes_are_recognized(void **state)
 {
 	static const char *const unknown[] = {
-	    "rediss+unix://", "redis-sentinel://", "valke://", "memory", "file:/redis://",
-	    "redis:/host",
+	    "rediss+unix://", "redis-sentinel://", "valke://",
+	    "memory",         "file:/redis://",    "redis:/host",
 	};
 	static const char *const known[] = {
 	    "redis://",          "rediss://",          "redis-cluster://",    "rediss-cluster://",
