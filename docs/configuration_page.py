@@ -292,6 +292,8 @@ def kind(parameter):
         text = "rate, also per `month` and `year`"
     if parameter["required"]:
         text += ", required"
+    if parameter["rival"]:
+        text += f", not with `{parameter['rival']}`"
     return text + (f", with {parameter['with']}" if parameter["with"] else "")
 
 

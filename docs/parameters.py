@@ -61,7 +61,8 @@ def cell(parameter):
         most = "" if parameter["max"] == 2**32 else f", its count {parameter['max']} at most"
         return "`rate`" + most
     belongs = f", with {parameter['with']}" if parameter["with"] else ""
-    return f"`{parameter['name']}`{default(parameter)}{values(parameter)}{belongs}"
+    rival = f", not with `{parameter['rival']}`" if parameter["rival"] else ""
+    return f"`{parameter['name']}`{default(parameter)}{values(parameter)}{belongs}{rival}"
 
 
 def table():

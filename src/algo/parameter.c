@@ -170,6 +170,15 @@ static int check_word(const struct algo_parameter *parameter,
 	                 (int)value);
 }
 
+static int refuse(const struct algo_parameter *parameter, struct weir_error *error)
+{
+	if (parameter->rival)
+		return error_set(error, WEIR_EINVAL, "%s: expected %s or %s, found both", parameter->name,
+		                 parameter->name, parameter->rival);
+	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found %s", parameter->name,
+	                 parameter->with, parameter->found);
+}
+
 int parameter_check(const struct algo_parameter *parameter,
                     const struct weir_limit_options *options, struct weir_error *error)
 {
@@ -177,8 +186,7 @@ int parameter_check(const struct algo_parameter *parameter,
 
 	if (parameter_effect_in(parameter, options) == ALGO_REFUSED &&
 	    parameter_is_given(parameter, options))
-		return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found %s", parameter->name,
-		                 parameter->with, parameter->found);
+		return refuse(parameter, error);
 	switch (parameter->type) {
 	case ALGO_RATE:
 	case ALGO_CALENDAR_RATE:

@@ -66,10 +66,11 @@ struct algo_parameter {
 	const struct word *words; /* the values of an ALGO_WORD */
 	/*
 	 * The effect with these options, or NULL for ALGO_USED. If the parameter is refused, the error
-	 * message is "expected with `with` only, found `found`".
+	 * message names the parameter that excludes it, `rival`; without one, the message is "expected
+	 * with `with` only, found `found`".
 	 */
 	enum parameter_effect (*effect)(const struct weir_limit_options *options);
-	const char *with, *found;
+	const char *rival, *with, *found;
 };
 
 /* Initializers for the field of a parameter. */

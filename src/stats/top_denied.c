@@ -291,6 +291,7 @@ static struct top_entry entry_shown(const struct entry *entry, int64_t floor, st
 	size_t len = u64_min(name->key_len, TOP_KEY_MAX);
 
 	return (struct top_entry){
+	    .hash = entry->hash,
 	    .limit = name->limit,
 	    .key = {arena_copy(arena, (struct slice){name->key, len}), len},
 	    .cut = name->key_len > TOP_KEY_MAX,

@@ -46,6 +46,7 @@ bool top_count_known(struct top *top, size_t loop, uint64_t hash, uint64_t now_n
 bool top_find(struct top *top, const char *limit, struct slice key, uint64_t *hash);
 
 struct top_entry {
+	uint64_t hash;
 	const char *limit;
 	struct slice key; /* the bytes of it that were kept */
 	bool cut;         /* the key was longer */

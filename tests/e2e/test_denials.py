@@ -79,6 +79,7 @@ def test_a_denial_by_a_limit_that_the_request_names_says_until_when(serve, share
     assert kept == answers[::-1]
     assert kept[0] > 0
     assert 3_500_000 < denials(server, "?limit=CL.THROTTLE")[0]["retry_after_ms"] <= 3_600_000
+    assert denials(server, "?limit=THROTTLE") == denials(server, "?limit=CL.THROTTLE")  # one count under two names
 
 
 def test_a_key_is_found_by_its_name_or_its_digest(serve):

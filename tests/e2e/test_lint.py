@@ -144,7 +144,7 @@ def test_a_file_that_lists_attributes_may_use_no_others(tmp_path):
 
 
 MEANT = {
-    "x-api-key": "header.x-api-key", "X-Api-Key": "header.x-Api-Key", "headers.x-api-key": "header.x-api-key",
+    "x-api-key": "header.x-api-key", "X-Api-Key": "header.x-api-key", "HTTP_X_Api_Key": "header.x-api-key", "Header.X-Api-Key": "header.x-api-key", "Cookie.Sid": "cookie.Sid", "headers.x-api-key": "header.x-api-key",
     "header-x-plan": "header.x-plan", "http_x_api_key": "header.x-api-key", "user-agent": "header.user-agent",
     "Authorization": "header.authorization", "cookies.session": "cookie.session", "cookie_session": "cookie.session",
     "arg_page": "query.page", "args.page": "query.page", "x-forwarded-for": "ip", "remote_addr": "ip",

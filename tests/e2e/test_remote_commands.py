@@ -104,6 +104,7 @@ def test_why_finds_a_denial_by_its_id(denying):
     (["--id", "0" * 16], f"no denial with the id '{'0' * 16}' is kept"),
     (["--limit", "relief"], "no denial by the limit 'relief' is kept"), (["--rule", "banned"], "no denial by the rule 'banned' is kept"),
     (["--limit", "CL.THROTTLE"], "no denial by the limit 'CL.THROTTLE' is kept"),
+    (["--limit", "THROTTLE"], "no denial by the limit 'THROTTLE' is kept"),
     (["--since", "2200-01-01T00:00:00Z"], "no denial is kept since 2200-01-01T00:00:00Z"),
     (["bob", "--limit", "login"], "no denial of 'bob' by the limit 'login' is kept")])
 def test_why_says_of_what_there_is_no_denial_and_how_far_back_the_list_goes(denying, flags, message):
@@ -137,7 +138,7 @@ def test_why_says_how_many_denials_were_left_out(serve):
         server.post("/v1/acquire", {"attributes": {"path": "/login", "user": "ann"}})
     left_out = server.get("/v1/status").json["denials"]["left_out"]
     done = weir("why", "bob", *at(server))
-    assert left_out > 0 and re.search(rf"keeps 1 denials, the oldest of {TIME}, and has left out {left_out}\n", done.stderr), done
+    assert left_out > 0 and re.search(rf"keeps 1 denial, the oldest of {TIME}, and has left out {left_out}\n", done.stderr), done
 
 
 @pytest.mark.parametrize("flags, message", [
@@ -240,9 +241,17 @@ def test_ask_says_the_same_over_http_and_resp(serve, words):
         server = serve(config=RULES)
         prefix = "http://" if protocol == "http" else ""
         runs = [weir("ask", *words, "--server", f"{prefix}127.0.0.1:{server.ports[protocol]}") for _ in range(2)]
-        said.append([(done.returncode, re.sub(r"(?<=in )\d+ ms", "N ms", done.stdout), done.stderr.replace("ERR ", ""))
+        said.append([(done.returncode, re.sub(r"(?<=in )\d+ ms", "N ms", done.stdout), done.stderr)
                      for done in runs])
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("words", [["relief", "k"], ["--attr", "path=/search"]])
+def test_ask_shows_no_numbers_of_a_limit_without_a_quota(serve, words):
+    server = serve(config="limits: { relief: { algorithm: random, deny: 0.5 } }\n"
+                          "rules: [ { match: { path: /search }, limits: [relief] } ]\n")
+    done = weir("ask", *words, *at(server, "resp"))
+    assert done.returncode in (0, 1) and " left" not in done.stdout, done.stdout
 
 
 def test_each_command_reaches_a_server_over_each_transport(way):

@@ -49,6 +49,13 @@ def test_a_storm_of_retries_ends_behind_a_limit_on_requests_in_flight_and_not_wi
     assert found["guard"]["recovered_after_ms"] > 20_000
 
 
+def test_a_single_client_or_worker_is_named_in_the_singular():
+    done = weir("simulate", "--clients", "1", "--backend", "1,10ms,0.2", "--attempts", "1")
+    assert done.stdout.startswith("1 client thinks for 1s between requests, and gives up after 1s.\nIt does not retry.\n"
+                                  "The backend has 1 worker. A request takes 10ms on average, so it can answer 100 a second.\n"
+                                  "Each request that waits makes it slower by 20%.\n"), done.stdout
+
+
 def test_the_report_says_so_in_plain_words():
     done = weir("simulate", *STORM, *tries("adapt"))
     assert "1000 clients think for 1s between requests, and give up after 200ms." in done.stdout

@@ -244,13 +244,24 @@ def test_a_search_for_each_value_is_refused_with_other_reports(tmp_path):
     assert done.returncode == 1 and "expected requests, found none" in done.stderr
 
 
-@pytest.mark.parametrize("value", ["/a\0b", "/" + "x" * 500], ids=["NUL", "long"])
-def test_a_value_that_has_no_row_shares_the_last_one_and_hides_no_other(tmp_path, value):
+@pytest.mark.parametrize("value, row", [("/a\0b", None), ("/" + "x" * 300 + "\0", None), *[("/" + "x" * n,) * 2 for n in (63, 64, 300)]])
+def test_a_long_value_has_its_row_and_one_with_a_nul_hides_no_other(tmp_path, value, row):
     """Though it has the most requests."""
     trace = tmp_path / "trace"
     trace.write_text("".join(json.dumps({"time": START + n, "ip": "a", "path": path}) + "\n"
                              for n, path in enumerate([value] * 50 + ["/x"] * 20 + ["/y"] * 10)))
     done = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path", "--json")
     assert done.returncode == 0, done.stderr
-    assert [(row["value"], row["requests"]) for row in json.loads(done.stdout)["suggestions"]] == [
-        ("/x", 20), ("/y", 10), (None, 50)]
+    found = [(each["value"], each["requests"]) for each in json.loads(done.stdout)["suggestions"]]
+    assert found == ([(row, 50), ("/x", 20), ("/y", 10)] if row else [("/x", 20), ("/y", 10), (None, 50)])
+    text = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path").stdout
+    assert f"\n{row if row and len(row) <= 64 else '/' + 'x' * 60 + '...' if row else '(all others)'} " in text
+
+
+def test_long_values_with_the_same_beginning_are_told_apart(tmp_path):
+    trace = tmp_path / "trace"
+    paths = ["/" + "x" * 100 + end for end in "aab"]
+    trace.write_text("time,ip,path\nnonsense\n" + "".join(f"{START + n},k,{path}\n" for n, path in enumerate(paths)))
+    done = weir("simulate", "--trace", trace, "--suggest", "fixed_window/s", "--per", "path", "--json")
+    assert [each["value"] for each in json.loads(done.stdout)["suggestions"]] == [paths[0], paths[2]]
+    assert done.stderr.count("trace:2:") <= 1

@@ -46,7 +46,8 @@ static void add_parameter(struct buffer *out, const struct algo_parameter *param
 	buffer_add_text(out, ",\"words\":[");
 	for (const struct word *word = parameter->words; word && word->name; word++)
 		buffer_printf(out, "%s\"%s\"", word == parameter->words ? "" : ",", word->name);
-	buffer_printf(out, "],\"with\":\"%s\",\"default\":", parameter->with ? parameter->with : "");
+	buffer_printf(out, "],\"with\":\"%s\",\"rival\":\"%s\",\"default\":",
+	              parameter->with ? parameter->with : "", parameter->rival ? parameter->rival : "");
 	add_default(out, parameter);
 	buffer_add_text(out, "}");
 }

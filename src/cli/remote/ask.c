@@ -123,7 +123,7 @@ static int print_answer(const struct question *question, const struct question_a
 	else if (has_attributes)
 		buffer_printf(&text, " by the rule %.*s%s%.*s", (int)rule.len, rule.data,
 		              limit.len > 0 ? " and its limit " : "", (int)limit.len, limit.data);
-	if (!has_attributes || limit.len > 0)
+	if (answer->quota > 0) /* some limits, such as `random`, have none */
 		buffer_printf(&text, ", %llu of %llu left", (unsigned long long)answer->remaining,
 		              (unsigned long long)answer->quota);
 	if (!answer->is_allowed)

@@ -12,9 +12,7 @@
 #include "cli/command.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
-
-/* Requests that bring their own limit are counted under this name. */
-#define LIMIT_OF_REQUESTS "CL.THROTTLE"
+#include "rules/model.h"
 
 #define ID_DIGITS 16
 
@@ -96,7 +94,7 @@ static bool report_unknown_limit(const char *name, const struct server_flags *se
 {
 	const struct call call = {.method = "GET", .path = "/v1/limits"};
 
-	return strcmp(name, LIMIT_OF_REQUESTS) != 0 &&
+	return !rules_reserved_name(slice_of(name)) &&
 	       report_unknown("limit", name, server, &call, compare_limits);
 }
 
@@ -116,7 +114,7 @@ static void add_extent(struct buffer *text, const struct server_flags *server)
 	struct json_member members[] = {{"kept", {0}}, {"left_out", {0}}, {"oldest", {0}}};
 	struct http_reply reply = {0};
 	struct weir_error error;
-	unsigned long long left_out;
+	unsigned long long kept, left_out;
 
 	if (call_server(server, &call, &reply, &error) == CALL_DONE &&
 	    json_members_read(call_body(&reply), &outer, 1) &&
@@ -124,8 +122,8 @@ static void add_extent(struct buffer *text, const struct server_flags *server)
 		struct slice oldest = json_value_text(members[OLDEST].value);
 
 		left_out = json_value_u64(members[LEFT_OUT].value);
-		buffer_printf(text, "; the server keeps %llu denials",
-		              (unsigned long long)json_value_u64(members[KEPT].value));
+		kept = json_value_u64(members[KEPT].value);
+		buffer_printf(text, "; the server keeps %llu denial%s", kept, kept == 1 ? "" : "s");
 		buffer_add_text(text, oldest.len > 0 ? ", the oldest of " : "");
 		buffer_add_slice(text, oldest);
 		if (left_out > 0)

@@ -124,7 +124,10 @@ static enum question_result finish(const struct server_flags *flags,
 		return QUESTION_ANSWERED;
 	}
 	if (reading == RESP_ERROR) {
-		error_set(error, WEIR_EIO, "%s%s", reply->str, credentials_remedy(reply->str, 0));
+		bool has_code_for_any = strncmp(reply->str, "ERR ", strlen("ERR ")) == 0;
+
+		error_set(error, WEIR_EIO, "%s%s", reply->str + (has_code_for_any ? strlen("ERR ") : 0),
+		          credentials_remedy(reply->str, 0));
 		return is_refusal(reply->str) ? QUESTION_REFUSED : QUESTION_FAILED;
 	}
 	if (reading == RESP_NOTHING)

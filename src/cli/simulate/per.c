@@ -14,28 +14,45 @@
 #include "simulate/report/figure.h"
 #include "stats/top_denied.h"
 
-#define NO_TIME 0 /* so that the counts of values do not fade */
+#define SHOWN_MAX 64 /* characters of a value in the table */
+#define ELLIPSIS  "..."
+#define NO_TIME   0 /* so that the counts of values do not fade */
 
-/* Counts the requests of each value. A value may be missing, which counts as the empty one. */
-static int count_values(const struct per *per, struct suggest *suggest, struct top *top,
-                        struct weir_error *error)
+/* What to do with the value of each request. */
+struct visitor {
+	int (*visit)(void *context, uint64_t hash, struct slice value);
+	void *context;
+	FILE *reports; /* for lines that can't be read, or NULL */
+};
+
+/*
+ * Reads the log and visits the value of each request, with its hash. A value may be missing, which
+ * counts as the empty one. Returns the first status of the visitor that is no WEIR_OK.
+ */
+static int read_values(const struct per *per, struct suggest *suggest,
+                       const struct visitor *visitor, struct weir_error *error)
 {
 	static const struct hash_key no_key;
 	struct trace trace = {.path = suggest->path};
 	struct record record = {0};
 	struct fields fields = {.names = {slice_of(per->field)}, .count = 1};
 	int fd = reusable_log_reopen(&suggest->log, suggest->path, error);
-	int status =
-	    fd < 0 ? fd : trace_open_descriptor(&trace, fd, suggest->format, &fields, stderr, error);
+	int status = fd < 0 ? fd
+	                    : trace_open_descriptor(&trace, fd, suggest->format, &fields,
+	                                            visitor->reports, error);
 
 	if (status != WEIR_OK)
 		return status;
 	suggest->progress->trace = &trace;
 	for (uint64_t n = 0; (status = trace_next(&trace, &record, error)) == 1; n++) {
-		struct slice value = record.values[0];
+		struct slice value = record.values[0].len > 0 ? record.values[0] : SLICE("");
 
-		top_count_denial(top, 0, hash_bytes(&no_key, value.len ? value.data : "", value.len), "",
-		                 value, NO_TIME);
+		status =
+		    visitor->visit(visitor->context, hash_bytes(&no_key, value.data, value.len), value);
+		if (status != WEIR_OK) {
+			error_set(error, status, "%s", weir_strerror(status));
+			break;
+		}
 		if (n % 4096 == 0)
 			progress_show(suggest->progress, n);
 	}
@@ -44,9 +61,53 @@ static int count_values(const struct per *per, struct suggest *suggest, struct t
 	return status;
 }
 
+static int count_value(void *context, uint64_t hash, struct slice value)
+{
+	struct top *top = context;
+
+	top_count_denial(top, 0, hash, "", value, NO_TIME);
+	return WEIR_OK;
+}
+
+/* The most frequent values, of which `top` keeps only TOP_KEY_MAX bytes. */
+struct frequent_values {
+	struct top_entry *entries;
+	size_t count;
+	struct arena *arena;
+};
+
+/* Replaces the beginning of a long value, if it is that, by the whole. */
+static int complete_value(void *context, uint64_t hash, struct slice value)
+{
+	const struct frequent_values *values = context;
+
+	for (size_t i = 0; value.len > TOP_KEY_MAX && i < values->count; i++) {
+		struct top_entry *entry = &values->entries[i];
+
+		if (!entry->cut || entry->hash != hash)
+			continue;
+		entry->key = (struct slice){arena_copy(values->arena, value), value.len};
+		entry->cut = false;
+		if (!entry->key.data)
+			return WEIR_ENOMEM;
+	}
+	return WEIR_OK;
+}
+
+/* Completes long values among the most frequent, which takes another pass over the log. */
+static int complete_values(const struct per *per, struct suggest *suggest,
+                           struct frequent_values *values, struct weir_error *error)
+{
+	for (size_t i = 0; i < values->count; i++)
+		if (values->entries[i].cut)
+			return read_values(per, suggest, &(struct visitor){complete_value, values, NULL},
+			                   error);
+	return WEIR_OK;
+}
+
 /*
- * Sets the values to search for, as rows without a limit yet. Rare ones, those that are too long
- * and those with a NUL share the last row.
+ * Sets the values to search for, as rows without a limit yet. Rare ones, and those with a NUL,
+ * share the last row.
  */
 static int choose_values(struct per *per, struct suggest *suggest, struct weir_error *error)
 {
@@ -54,12 +115,16 @@ static int choose_values(struct per *per, struct suggest *suggest, struct weir_e
 	struct top *top = top_open(1);
 	size_t n = TOP_COUNTERS;
 	bool has_others = false;
-	int status = top ? count_values(per, suggest, top, error)
+	int status = top ? read_values(per, suggest, &(struct visitor){count_value, top, stderr}, error)
 	                 : error_set(error, WEIR_ENOMEM, "out of memory");
-	const struct top_entry *entries = status == WEIR_OK ? top_list(top, &n, NO_TIME, &arena) : NULL;
+	struct top_entry *entries = status == WEIR_OK ? top_list(top, &n, NO_TIME, &arena) : NULL;
 
 	if (status == WEIR_OK && !entries)
 		status = error_set(error, WEIR_ENOMEM, "out of memory");
+	if (status == WEIR_OK)
+		status = complete_values(
+		    per, suggest, &(struct frequent_values){entries, u64_min(n, PER_VALUES_MAX), &arena},
+		    error);
 	for (size_t i = 0; status == WEIR_OK && i < n; i++) {
 		struct slice key = entries[i].key;
 
@@ -121,11 +186,17 @@ static const char *shown_value(const struct per_row *row)
 	return !row->value ? "(all others)" : *row->value ? row->value : "(none)";
 }
 
-/* Writes only the visible ASCII characters of a value, since clients choose paths. */
+/* Writes the visible ASCII characters of a value, since clients choose paths; of a long one the
+ * beginning. */
 static void add_value(const struct per_row *row, struct buffer *out)
 {
-	for (const char *c = shown_value(row); *c; c++)
-		buffer_printf(out, "%c", *c < ' ' || *c > '~' ? '?' : *c);
+	const char *value = shown_value(row);
+	size_t len = strlen(value);
+	bool is_cut = len > SHOWN_MAX;
+
+	for (size_t i = 0; i < (is_cut ? SHOWN_MAX - strlen(ELLIPSIS) : len); i++)
+		buffer_printf(out, "%c", value[i] < ' ' || value[i] > '~' ? '?' : value[i]);
+	buffer_add_text(out, is_cut ? ELLIPSIS : "");
 }
 
 void per_add_text(const struct per *per, const struct suggest *suggest, struct buffer *out)
@@ -135,7 +206,7 @@ void per_add_text(const struct per *per, const struct suggest *suggest, struct b
 	bool is_unsure = false, is_none = false;
 
 	for (size_t i = 0; i < per->count; i++)
-		width = u64_max(width, strlen(shown_value(&per->rows[i])));
+		width = u64_max(width, u64_min(strlen(shown_value(&per->rows[i])), SHOWN_MAX));
 	buffer_printf(out, "%s: limits that deny at most ", suggest->path);
 	figure_add_percent(out, 0, suggest->found.share, 1);
 	buffer_printf(out, " of %s\n\n%-*s %9s %8s %7s %8s  %s\n",

@@ -87,7 +87,7 @@ static const struct flag flags[] = {
     [BACKOFF] = {"backoff", "T",
                  "longest first pause of a client, doubled for the next (" CLIENTS_BACKOFF ")", 0,
                  NULL},
-    [BACKEND] = {"backend", "WORKERS,SERVICE_TIME",
+    [BACKEND] = {"backend", "WORKERS,SERVICE_TIME[,STRAIN]",
                  "the backend of the clients (" CLIENTS_BACKEND ")", 0, NULL},
     [OVERLOAD] = {"overload", "FACTOR[,TIME]",
                   "how much slower the backend gets, and for how long (" CLIENTS_OVERLOAD ")", 0,

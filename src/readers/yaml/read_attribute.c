@@ -2,6 +2,7 @@
  * read_attribute.c: reads the names of request attributes that rules use, and warns of names that
  * are probably misspelled.
  */
+#include <ctype.h>
 #include <stdio.h>
 
 #include "base/text/misspelling.h"
@@ -35,9 +36,10 @@ static const char *find_similar(const struct weir_config *config, const char *na
 /* Spellings of forwarded attributes in other programs, such as nginx's $http_x_api_key. */
 static const struct {
 	const char *prefix;
-	bool is_header; /* whose name may have '_' in place of '-' */
+	bool is_header; /* whose name may have '_' in place of '-', and letters of any case */
 	const char *meant;
 } prefixes[] = {
+    {"header.", true, "header."},   {"cookie.", false, "cookie."}, {"query.", false, "query."},
     {"headers.", true, "header."},  {"header-", true, "header."},  {"header:", true, "header."},
     {"http_x_", true, "header.x-"}, {"x-", true, "header.x-"},     {"cookies.", false, "cookie."},
     {"cookie_", false, "cookie."},  {"cookie:", false, "cookie."}, {"queries.", false, "query."},
@@ -89,7 +91,7 @@ static const char *find_meant(struct slice name, char text[RULES_NAME_MAX + size
 		snprintf(text, RULES_NAME_MAX + sizeof "header.", "%s%.*s", prefixes[i].meant,
 		         (int)(name.len - prefix.len), name.data + prefix.len);
 		for (char *c = text + begin; *c && prefixes[i].is_header; c++)
-			*c = *c == '_' ? '-' : *c;
+			*c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
 		return text;
 	}
 	return NULL;

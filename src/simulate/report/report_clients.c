@@ -52,27 +52,42 @@ static void add_verdict(const struct experiment *experiment, const struct experi
 	}
 }
 
-static void add_settings(const struct experiment *e, struct buffer *out)
+static void add_clients(const struct experiment *e, struct buffer *out)
 {
-	buffer_printf(out, "%u clients", e->clients);
-	add_time(" think for ", e->think_ns, "", out);
-	add_time(" between requests, and give up after ", e->timeout_ns, ".\n", out);
+	bool is_alone = e->clients == 1;
+
+	buffer_printf(out, "%u client%s", e->clients, is_alone ? "" : "s");
+	add_time(is_alone ? " thinks for " : " think for ", e->think_ns, " between requests, and", out);
+	add_time(is_alone ? " gives up after " : " give up after ", e->timeout_ns, ".\n", out);
 	if (e->attempts > 1) {
-		buffer_printf(out, "They make %u attempts, ", e->attempts);
+		buffer_printf(out, "%s %u attempts, ", is_alone ? "It makes" : "They make", e->attempts);
 		if (e->backoff_ns > 0)
 			add_time("after random pauses of up to ", e->backoff_ns, ", then twice as long.\n",
 			         out);
 		else
 			buffer_add_text(out, "one at once after the other.\n");
 	} else {
-		buffer_add_text(out, "They do not retry.\n");
+		buffer_add_text(out, is_alone ? "It does not retry.\n" : "They do not retry.\n");
 	}
-	buffer_printf(out, "The backend has %u workers. A request takes ", e->workers);
+}
+
+static void add_backend(const struct experiment *e, struct buffer *out)
+{
+	buffer_printf(out, "The backend has %u worker%s. A request takes ", e->workers,
+	              e->workers == 1 ? "" : "s");
 	add_time("", e->service_ns, " on average, so it can answer ", out);
 	buffer_printf(out, "%.4g a second.\n", experiment_capacity(e));
-	if (e->strain > 0)
+	if (e->strain > 0 && e->workers == 1)
+		buffer_printf(out, "Each request that waits makes it slower by %.3g%%.\n", 100 * e->strain);
+	else if (e->strain > 0)
 		buffer_printf(out, "Each %u requests that wait make it slower by %.3g%%.\n", e->workers,
 		              100 * e->strain);
+}
+
+static void add_settings(const struct experiment *e, struct buffer *out)
+{
+	add_clients(e, out);
+	add_backend(e, out);
 	add_time("Overload: from ", experiment_begin_ns(e, PART_OVERLOAD), "", out);
 	add_time(" to ", experiment_begin_ns(e, PART_AFTER), " of ", out);
 	add_time("", experiment_begin_ns(e, PARTS), "", out);
