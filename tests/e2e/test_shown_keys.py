@@ -156,6 +156,47 @@ def test_a_reset_by_a_digest_resets_the_key_or_says_that_it_cannot(serve):
     assert ask(server, listed_only).status == 200
 
 
+ADAPTIVE = """
+limits: { ad: { algorithm: adaptive, initial: 2, min: 1, max: 3 } }
+rules: [{ key: [header.x-api-key], limits: [ad] }]
+"""
+
+
+def test_a_peek_by_a_shown_text_reads_the_key_that_it_stands_for(serve):
+    server = serve(config=ADAPTIVE)
+    digest = server.post("/v1/key", {"key": "k1"}).json["digest"]
+    for _ in range(5):
+        ask(server, {"header.x-api-key": "k1"})
+    answers = [server.get(f"/v1/peek/ad?key={digest}").json, server.post("/v1/batch", [{"op": "peek", "limit": "ad", "key": digest}]).json[0]]
+    assert [(answer["allowed"], answer["quota"], answer["remaining"]) for answer in answers] == [(False, 2, 0)] * 2
+    status, text = run(server, "ask", "ad", digest, "--peek")
+    assert status == 1 and "denied" in text
+    assert server.get("/v1/peek/ad?key=0123456789abcdef").json["remaining"] == 2  # a name that nobody has used
+    assert server.post("/v1/acquire", {"limit": "ad", "key": digest}).status == 200  # a key of that name
+    assert server.get(f"/v1/peek/ad?key={digest}").json["remaining"] == 1
+
+
+def test_a_peek_finds_a_breaker_by_its_digest_and_by_its_beginning(serve):
+    server = serve(config=CONFIG)
+    fail(server, TOKEN)
+    digest = server.post("/v1/key", {"key": "s3cret"}).json["digest"]
+    assert server.get(f"/v1/peek/by-token?key={digest}").json["reason"] == "breaker_open"
+    report(server, "k" * 64 + "first")
+    assert server.post("/v1/peek", {"limit": "up", "key": "k" * 64 + "…"}).json["reason"] == "breaker_open"
+    report(server, "k" * 64 + "second")
+    assert server.post("/v1/peek", {"limit": "up", "key": "k" * 64 + "…"}).status == 400
+    assert server.get("/v1/peek/up?key=%2300000000").json["allowed"]  # a name, as others
+
+
+def test_a_peek_at_a_redis_says_that_a_digest_is_no_name(serve, start_redis):
+    server = serve(config=ADAPTIVE.replace("algorithm: adaptive, initial: 2, min: 1, max: 3", "algorithm: fixed_window, rate: 1/h")
+                   + f"store: {start_redis().url}\n")
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    until(lambda: ask(server, {"header.x-api-key": "k1"}).status == 429, "the denial")
+    refused = server.get(f"/v1/peek/ad?key={server.post('/v1/key', {'key': 'k1'}).json['digest']}")
+    assert refused.status == 400 and "can't be found by it" in refused.json["error"]["message"]
+
+
 @pytest.mark.parametrize("limit", ["plain", "up", "CL.THROTTLE"])
 def test_a_reset_by_a_digest_that_no_key_is_known_by_is_refused(serve, limit):
     server = serve(config=CONFIG + "denials: { keep: 0 }\n")

@@ -2,8 +2,8 @@
  * shown_keys.h: finds the key that an operator means by a text from a list, the log or the page.
  *
  * Secret keys are shown by a digest. Keys whose name is unknown are shown by "#" and digits of a
- * hash, and long keys by their first bytes and "…". As a name, such a text is another key. A request
- * that changes a key's state therefore finds the key here first.
+ * hash, and long keys by their first bytes and "…". As a name, such a text is another key. A
+ * request that changes or reads a key's state by a name therefore finds the key here first.
  */
 #ifndef SERVER_SHOWN_KEYS_H
 #define SERVER_SHOWN_KEYS_H
@@ -29,6 +29,13 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
  */
 void shown_keys_set_reset(struct decider *decider, struct work *work, const weir_limit *limit,
                           struct slice text);
+
+/**
+ * The same for a peek, which many clients send: finds the key only if nothing is counted for a key
+ * of this name, and does not search the denials.
+ */
+void shown_keys_set_peek(struct decider *decider, struct work *work, const weir_limit *limit,
+                         struct slice text);
 
 /** Whether the text has the form of a digest. */
 bool shown_keys_is_digest(struct slice text);

@@ -152,6 +152,8 @@ static void prepare_limit(struct decider *decider, struct work *work, const stru
 		work_set_status(work, status);
 	if (work->status == WEIR_OK && r->op == REQUEST_RESET)
 		shown_keys_set_reset(decider, work, limit, r->key);
+	else if (work->status == WEIR_OK && r->op == REQUEST_PEEK)
+		shown_keys_set_peek(decider, work, limit, r->key);
 	if (work->status == WEIR_OK)
 		prepare_permit(decider, work, r);
 }
