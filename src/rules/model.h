@@ -307,6 +307,15 @@ static inline const char *rules_store(const struct rules_limit *limit, const cha
 	return strcmp(limit->store.text, "memory") == 0 ? NULL : limit->store.text;
 }
 
+/** How many bits of an IPv6 address make a key of the rule. */
+static inline unsigned rules_ipv6_prefix(const struct weir_config *config,
+                                         const struct rules_rule *rule)
+{
+	uint64_t bits = rule->ipv6_prefix ? rule->ipv6_prefix : config->ipv6_prefix;
+
+	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
+}
+
 /** The command that brings its limits along under this name, which no limit has; or NULL. */
 static inline const char *rules_reserved_name(struct slice name)
 {

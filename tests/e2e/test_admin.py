@@ -55,7 +55,7 @@ def test_limits_are_listed_as_configured_and_follow_a_reload(serve):
     assert server.get("/v1/limits").json == [
         {"name": "login", "algorithm": "token_bucket", "rate": "10/h", "burst": 10,
          "on_store_failure": "local", "quota": 10, "room": ROOM,
-         "rules": ["login-by-ip"]},
+         "rules": ["login-by-ip"], "ipv6_prefixes": [64]},
         {"name": "level", "algorithm": "leaky_bucket", "rate": "10/h", "capacity": 10,
          "on_store_failure": "local", "quota": 10, "room": ROOM,
          "rules": []},
@@ -74,15 +74,16 @@ limits:
   'a"b': { algorithm: fixed_window, rate: 2/d }
   twice: { algorithm: token_bucket, rate: 1/s }
 rules:
-  - { name: first, limits: [twice] }
-  - { name: 'c"d', limits: [twice, 'a"b'] }
+  - { name: first, key: [ip], limits: [twice] }
+  - { name: 'c"d', key: [ip], ipv6_prefix: 56, limits: [twice, 'a"b'] }
 """)
     until(lambda: [(limit["name"], limit["rules"]) for limit in server.get("/v1/limits").json]
           == [('a"b', ['c"d']), ("twice", ["first", 'c"d'])], "the reload")
     assert server.get("/v1/limits").json[0] == {
         "name": 'a"b', "algorithm": "fixed_window", "rate": "2/d", "align": "calendar",
         "timezone": "UTC", "on_store_failure": "local", "quota": 2, "room": ROOM,
-         "rules": ['c"d']}
+         "rules": ['c"d'], "ipv6_prefixes": [56]}
+    assert server.get("/v1/limits").json[1]["ipv6_prefixes"] == [64, 56]
 
 
 def test_the_most_denied_keys_are_listed_over_all_threads(serve):

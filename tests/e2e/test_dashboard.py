@@ -220,6 +220,78 @@ def test_it_fits_every_screen_in_dark_and_light(serve, show, width):
     assert len(backgrounds) == 2
 
 
+KEYS = """
+limits:
+  login: { algorithm: token_bucket, rate: 1/h, burst: 1 }
+  narrow: { algorithm: token_bucket, rate: 1/h, burst: 1 }
+  ad: { algorithm: adaptive, initial: 2, min: 1, max: 3 }
+rules:
+  - { name: six, match: { path: /login }, key: [ip], limits: [login] }
+  - { name: narrow, match: { path: /narrow }, key: [ip], ipv6_prefix: 77, limits: [narrow] }
+  - { name: adr, match: { path: /ad }, key: [header.x-api-key], limits: [ad] }
+  - { name: both, match: { path: /both }, key: [user, path], limits: [login] }
+"""
+
+
+def ask_rules(server, n=3, **attributes):
+    return server.post("/v1/batch", [{"attributes": {name.replace("api_key", "header.x-api-key"): value for name, value in attributes.items()}}] * n)
+
+
+def state_rows(browser):
+    return browser.evaluate("[...document.querySelectorAll('#states tbody tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))")
+
+
+@pytest.mark.parametrize("kept", ["digest", "full"])
+@pytest.mark.parametrize("address", ["2001:db8:1:2::7", "2001:DB8:1:2:0:0:0:7", "::1", "fe80::1:0:0:1", "1:0:0:2:fff8:ffff::"])
+def test_an_ipv6_address_is_looked_up_by_the_network_that_counts(serve, show, address, kept):
+    server = serve(config=f"{KEYS}denials: {{ key: {kept} }}\n")
+    for path in ("/login", "/narrow"):
+        ask_rules(server, path=path, ip=address)
+    browser = show(server)
+    look_up(browser, address)
+    rows = sorted(state_rows(browser))
+    assert [row[0] for row in rows] == ["login", "narrow"] and all(row[2:4] == ["over limit", "0 of 1"] for row in rows), rows
+    assert rows[0][1].endswith("/64") and rows[1][1].endswith("/77")
+    assert "Key" in text(browser, "#states thead") and "1 limit has nothing counted" in text(browser, "#found")
+    browser.evaluate("document.querySelector('#states tr[data-limit=login] button').click()")
+    assert f"“{rows[0][1]}”" in text(browser, "#question")
+    click(browser, "#confirm button", "Reset")
+    wait(browser, "document.querySelectorAll('#states tbody tr').length === 1 && !byId('found').hasAttribute('aria-busy')")
+    assert ask_rules(server, 1, path="/login", ip=address).json[0]["allowed"]
+
+
+def test_a_value_of_a_joined_key_is_not_told_that_nothing_is_counted(serve, show):
+    server = serve(config=KEYS)
+    ask_rules(server, user="ann", path="/both")
+    browser = show(server)
+    look_up(browser, "ann")
+    assert "login: the key that counts is shown by its digest only" in text(browser, "#found")
+    assert "2 limits have nothing counted" in text(browser, "#found")
+
+
+def test_a_secret_key_has_its_own_numbers(serve, show):
+    server = serve(config=KEYS)
+    ask_rules(server, 5, path="/ad", api_key="k1")
+    digest = server.post("/v1/key", {"key": "k1"}).json["digest"]
+    browser = show(server)
+    wait_for_text(browser, "#measured tbody", digest)
+    assert text(browser, "#measured tbody").split() == ["ad", digest, "2", "2"]
+    click(browser, "#top button", digest)
+    wait(browser, f"byId('found').dataset.key === '{digest}'")
+    [row] = state_rows(browser)
+    assert row[:3] == ["ad", "over limit", "0 of 2"] and "queue" not in row[1]
+    assert browser.complaints() == []
+
+
+def test_a_digest_that_finds_no_key_says_so(serve, show):
+    server = serve(config=KEYS)
+    ask_rules(server, path="/login", ip="192.0.2.1")
+    browser = show(server)
+    look_up(browser, server.post("/v1/key", {"key": "192.0.2.1"}).json["digest"])
+    assert "the digest of a key" in text(browser, "#found") and "nothing counted" not in text(browser, "#found")
+    assert "over limit" in text(browser, "#denials")
+
+
 # ---- What it changes --------------------------------------------------------------------------------
 
 def deny_of(server):
@@ -269,6 +341,21 @@ def test_a_breaker_is_forced_and_released(serve, show):
         assert "by=127.0.0.1" in server.line_with(f" breaker_forced limit=back key=eu state={state} ")
 
 
+def test_a_healthy_breaker_is_forced_open_after_a_search(serve, show):
+    server = serve(config=CONFIG)
+    browser = show(server)
+    for key, shown in (("eu", "“eu”"), ("", "“(no key)”")):
+        look_up(browser, key)
+        assert state_rows(browser)[0][:2] == ["back", "would pass"]
+        click(browser, "#states button", "Open…")
+        assert shown in text(browser, "#question") and server.get(f"/v1/peek/back?key={key}").json["allowed"]
+        click(browser, "#confirm button", "Open the breaker")
+        wait_for_text(browser, "#states", "breaker open")
+        wait_for_text(browser, "#breakers", "forced open")
+        assert not server.get(f"/v1/peek/back?key={key}").json["allowed"]
+        assert "by=127.0.0.1" in server.line_with(" breaker_forced limit=back ")
+
+
 def test_the_buttons_force_keys_that_the_page_shows_by_another_text(serve, show):
     server = serve(config="""
 limits: { all: { algorithm: breaker, minimum: 1, sleep: 1h }, tokens: { algorithm: breaker, minimum: 1, sleep: 1h } }
@@ -315,7 +402,7 @@ def test_it_says_that_the_server_is_gone(serve, show):
 # ---- Users ------------------------------------------------------------------------------------------
 
 USERS = "users:\n" + "".join((user("all", password="secret", may=["ask", "change", "admin"]), user("looker", password="look", may=["ask", "admin"]),
-                              user("asker", password="ask", may=["ask"])))
+                              user("asker", password="ask", may=["ask"]), user("adm", password="adm", may=["admin"])))
 
 
 def test_a_browser_logs_in(serve, show, browser):
@@ -355,3 +442,17 @@ def test_a_user_without_the_right_sees_no_button_and_changes_nothing(serve, show
     assert browser.evaluate("ask('/v1/reset', {limit: 'login', key: 'k'}).catch(error => error.message)") == \
         "expected a user who may change, found 'looker'"
     assert server.get("/v1/peek/login?key=k", {"Authorization": basic("all", "secret")}).json["remaining"] == 0
+
+
+def test_a_user_who_may_only_admin_sees_all_but_the_state_of_keys(serve, show, browser):
+    server = serve(config=CONFIG + USERS)
+    server.get("/v1/batch", {"Authorization": basic("all", "secret")}, "POST", json.dumps([{"limit": "login", "key": "k"}] * 4))
+    browser.type_password("adm", "adm")
+    show(server)
+    wait_for_text(browser, "#measured tbody", "log in as a user who may ask")
+    until(lambda: re.search(r"Memory\s+[\d.]+ MB", text(browser, "#tiles")), "the memory")
+    look_up(browser, "k")
+    assert "To see it, log in as a user who may ask." in text(browser, "#found") and "over limit" in text(browser, "#denials")
+    assert text(browser, "#live") == "live" and text(browser, "#alarm") == ""
+    assert browser.evaluate("document.querySelectorAll('#shedding button').length") == 1
+    assert browser.complaints() == []

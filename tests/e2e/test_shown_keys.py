@@ -35,7 +35,7 @@ def fail(server, attributes):
 
 
 def run(server, *arguments):
-    done = weir(*arguments, "--server", f"127.0.0.1:{server.http if arguments[0] != 'reset' else server.resp}")
+    done = weir(*arguments, "--server", f"127.0.0.1:{server.resp if arguments[0] in ('reset', 'ask') else server.http}")
     return done.returncode, done.stdout + done.stderr
 
 

@@ -36,7 +36,8 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
     shown = status(server)
     assert list(shown) == ["version", "uptime_s", "started", "ready", "listeners", "configuration", "stores", "limits",
                            "rules", "keys", "keys_sample_weight", "capacity", "connections", "waiting",
-                           "open_breakers", "switched", "denials"]
+                           "memory_bytes", "open_breakers", "recovering_breakers", "switched", "denials"]
+    assert 1_000_000 < shown["memory_bytes"] < 10_000_000_000
     assert before <= seconds(shown["started"]) <= seconds(shown["configuration"]["read"]) <= time.time()
     assert shown["uptime_s"] <= time.time() - before
     assert shown["ready"] is True

@@ -10,13 +10,6 @@
 #include "engine/plan/denial.h"
 #include "engine/rules/compiled.h"
 
-static unsigned ipv6_prefix(const struct weir_config *config, const struct rules_rule *rule)
-{
-	uint64_t bits = rule->ipv6_prefix ? rule->ipv6_prefix : config->ipv6_prefix;
-
-	return (unsigned)(bits ? bits : RULES_IPV6_PREFIX);
-}
-
 /* The values that a request's keys are made of, and the memory for them. */
 struct rule_request {
 	const struct weir_engine *engine;
@@ -87,7 +80,7 @@ static struct slice key_value(const struct rule_request *request, size_t rule_nu
 	network = arena_alloc(request->arena, IP_TEXT_MAX);
 	if (!network)
 		return (struct slice){0};
-	len = ip_format_network(&value->ip, ipv6_prefix(request->engine->config, rule), network);
+	len = ip_format_network(&value->ip, rules_ipv6_prefix(request->engine->config, rule), network);
 	return (struct slice){network, len};
 }
 

@@ -228,16 +228,16 @@ size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_pha
 	return n;
 }
 
-size_t key_phases_list_open(struct key_phases *phases, struct key_phase *out, size_t max)
+size_t key_phases_list_in(struct key_phases *phases, unsigned phase_set, struct key_phase *out,
+                          size_t max)
 {
 	size_t n = 0;
 
 	pthread_mutex_lock(&phases->mutex);
 	for (size_t i = 0; i < KEY_PHASES_KEPT && n < max; i++) {
 		const struct set *set = &phases->sets[i / SET_KEYS];
-		enum breaker_phase phase = recorded_phase(set, i % SET_KEYS);
 
-		if (phase == BREAKER_OPEN || phase == BREAKER_FORCED_OPEN)
+		if (phase_set >> recorded_phase(set, i % SET_KEYS) & 1)
 			out[n++] = set->keys[i % SET_KEYS];
 	}
 	pthread_mutex_unlock(&phases->mutex);

@@ -80,7 +80,8 @@ bool key_phases_has_name(struct key_phases *phases, uint64_t hash);
 /** Copies the limit's keys that are not closed, `max` at most. Returns how many. */
 size_t key_phases_list(struct key_phases *phases, uint64_t limit, struct key_phase *out,
                        size_t max);
-/** The same for keys of all limits that are recorded as open, or forced open. */
-size_t key_phases_list_open(struct key_phases *phases, struct key_phase *out, size_t max);
+/** The same for keys of all limits whose recorded phase is in the set, a bit for each phase. */
+size_t key_phases_list_in(struct key_phases *phases, unsigned phase_set, struct key_phase *out,
+                          size_t max);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "server/admin/limit_list.h"
 
+#include <string.h>
+
 #include "engine/engine.h"
 #include "engine/table.h"
 #include "redis/redis.h"
@@ -13,7 +15,7 @@
 /* A rule that uses a limit, in the list of all that do. */
 struct rule_use {
 	const struct rule_use *next;
-	const char *rule; /* its name */
+	const struct rules_rule *rule;
 };
 
 /*
@@ -31,7 +33,7 @@ static const struct rule_use **find_rule_uses(const struct weir_config *rules, s
 		if (!rule_uses)
 			return NULL;
 		for (size_t j = 0; j < rule->limit_count; j++) {
-			rule_uses[j] = (struct rule_use){uses[rule->limits[j]], rule->name};
+			rule_uses[j] = (struct rule_use){uses[rule->limits[j]], rule};
 			uses[rule->limits[j]] = &rule_uses[j];
 		}
 	}
@@ -133,10 +135,30 @@ static void add_rules(const struct rule_use *uses, struct buffer *out)
 	buffer_add_text(out, ",\"rules\":[");
 	for (const struct rule_use *use = uses; use; use = use->next) {
 		buffer_add_text(out, use == uses ? "\"" : ",\"");
-		buffer_add_json(out, slice_of(use->rule));
+		buffer_add_json(out, slice_of(use->rule->name));
 		buffer_add(out, "\"", 1);
 	}
 	buffer_add(out, "]", 1);
+}
+
+/*
+ * Adds how many bits of an IPv6 address make the key, by each rule that counts by the address
+ * alone. By this, a client that knows the address finds the key that counts.
+ */
+static void add_ipv6_prefixes(const struct weir_config *rules, const struct rule_use *uses,
+                              struct buffer *out)
+{
+	size_t n = 0;
+
+	for (const struct rule_use *use = uses; use; use = use->next) {
+		const struct rules_rule *rule = use->rule;
+
+		if (rule->key_count != 1 || strcmp(rule->key[0], "ip") != 0)
+			continue;
+		buffer_add_text(out, n++ > 0 ? "," : ",\"ipv6_prefixes\":[");
+		buffer_add_u64(out, rules_ipv6_prefix(rules, rule));
+	}
+	buffer_add_text(out, n > 0 ? "]" : "");
 }
 
 /* Adds the limit at `index` as a JSON object. Returns 0 or ENOMEM. */
@@ -162,6 +184,7 @@ static int add_limit(struct decider *decider, size_t index, const struct rule_us
 	buffer_add_text(out, ",\"room\":");
 	add_capacity(engine_table(engine), limit, out);
 	add_rules(uses, out);
+	add_ipv6_prefixes(decider->config->rules, uses, out);
 	buffer_add(out, "}", 1);
 	return WEIR_OK;
 }

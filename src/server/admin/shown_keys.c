@@ -62,7 +62,7 @@ static struct slice shown_form(struct slice text, char lower[KEY_DIGEST_TEXT])
 }
 
 #define SEVERAL_KEYS "the name of a key, because several keys are shown like this"
-#define UNFINDABLE_KEY                                                                             \
+#define UNKNOWN_KEY                                                                                \
 	"the name of a key, because this text stands for a key that can't be found by it"
 
 /*
@@ -116,7 +116,7 @@ const char *shown_keys_find(const struct decider *decider, const weir_limit *lim
 	}
 	if (n == 1 || (algo_has_phases(&limit->algo) && is_hash(text)) ||
 	    is_listed_digest(decider, limit, text))
-		return UNFINDABLE_KEY;
+		return UNKNOWN_KEY;
 	return NULL;
 }
 
@@ -153,7 +153,7 @@ void shown_keys_set_peek(struct decider *decider, struct work *work, const weir_
 	if (n + is_name > 1)
 		work_fail_name(decider, work, WEIR_EINVAL, SEVERAL_KEYS, text);
 	else if (n == 1 && is_remote)
-		work_fail_name(decider, work, WEIR_EINVAL, UNFINDABLE_KEY, text);
+		work_fail_name(decider, work, WEIR_EINVAL, UNKNOWN_KEY, text);
 	else if (n == 1)
 		work_set_status(work,
 		                engine_set_direct_hash(decider->shared->table, found.hash, &work->plan));

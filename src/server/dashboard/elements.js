@@ -70,7 +70,7 @@ async function ask(path, body) {
 		}
 		throw Object.assign(new Error(message), {status: response.status});
 	}
-	return path === "/metrics" ? text : JSON.parse(text);
+	return JSON.parse(text);
 }
 
 /* A limit's name as it is shown. */

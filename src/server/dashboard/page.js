@@ -1,7 +1,7 @@
 /* page.js: asks the server again and again, and shows its answers. */
 const ROWS = 40;
 const configuration = {byName: new Map(), read: null};
-let status = null, top10 = [], memory = null;
+let status = null, top10 = [];
 
 function chooseLimit(name) {
 	const series = name === null ? null : history.limits.get(name) ?? new Series(name);
@@ -62,7 +62,7 @@ function showTiles() {
 	if (status) {
 		tiles.push(["Waiting", count(status.waiting), status.waiting === 1 ? "answer" : "answers"], ["Connections", count(status.connections), "open"],
 			["Keys", keysText(status), status.keys === null ? "at a Redis" : `of ${short(status.capacity)}`]);
-		tiles.push(["Memory", memory === null ? "–" : bytes(memory), "resident"]);
+		tiles.push([ "Memory", bytes(status.memory_bytes), "resident" ]);
 	}
 	byId("tiles").replaceChildren(...tiles.map(([name, value, rest]) =>
 		el("li", {}, el("span", {}, name), el("strong", {}, value), el("small", {}, rest))));
@@ -87,11 +87,20 @@ function showTop() {
 		el("td", {}, limit), el("td", {className: "number"}, count(denied)))), 3, "No key was denied in the last minutes.");
 }
 
-function forceButton(limit, key, state, text, consequence) {
-	return el("button", {type: "button", onclick: () => confirmFirst({
-		question: `${text} the breaker of “${keyText(key)}” in “${limit}”?`, consequence, path: "/v1/breaker", body: {limit, key, state},
-		text: `${text} the breaker`, done: askLimits,
-	})}, `${text}…`);
+function forceButton(limit, key, state, text, consequence, done = askLimits)
+{
+	return el("button", {
+		type : "button",
+		onclick : () => confirmFirst({
+			question : `${text} the breaker of “${keyText(key)}” in “${limit}”?`,
+			consequence,
+			path : "/v1/breaker",
+			body : {limit, key, state},
+			text : `${text} the breaker`,
+			done,
+		})
+	},
+			  `${text}…`);
 }
 
 function showBreakers() {
@@ -118,6 +127,10 @@ async function showAdaptive() {
 	section.hidden = limits.length === 0;
 	if (limits.length === 0)
 		return;
+	if (!may.has("ask")) {
+		rows(section.querySelector("table"), [], 4, "To see them, log in as a user who may ask.");
+		return;
+	}
 	const known = top10.filter(({limit}) => configuration.byName.get(limit)?.algorithm === "adaptive").slice(0, 10);
 	const answers = known.length ? await ask("/v1/batch", known.map(({limit, key}) => ({op: "peek", limit, key}))) : [];
 	rows(section.querySelector("table"), answers.map((answer, i) => ({...answer, ...known[i]})).filter(answer => !answer.error).map(answer =>
@@ -180,13 +193,11 @@ async function askTop() {
 	await showAdaptive();
 }
 
-async function askMemory() {
-	memory = Number(/^process_resident_memory_bytes (\S+)$/m.exec(await ask("/metrics"))?.[1] ?? NaN);
-}
-
 /* What is asked how often, in ms. A slow answer is asked for less often: it takes a twentieth of the time at most. */
-const questions = [[askStatus, 2000], [askStats, 1000], [askLimits, 5000], [askTop, 5000], [askMemory, 10000], [showLimits, 3000]]
-	.map(([run, every]) => ({run, every, due: 0}));
+const questions = [
+	[ askStatus, 2000 ], [ askStats, 1000 ], [ askLimits, 5000 ], [ askTop, 5000 ],
+	[ showLimits, 3000 ]
+].map(([ run, every ]) => ({run, every, due : 0}));
 let failures = 0, goneSince = null;
 
 function showFailure(error) {

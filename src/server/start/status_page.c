@@ -120,16 +120,45 @@ static size_t first_of_limit(const struct key_phase *keys, size_t n, uint64_t li
 	return begin;
 }
 
-/* Whether the key is open now: the time since its phase was recorded may have ended it. */
-static bool is_open(struct decider *decider, const struct weir_limit *limit, uint64_t hash)
+/* A list of keys of circuit breakers. Sets of phases have a bit for each. */
+struct breaker_list {
+	const char *member;
+	unsigned recorded; /* the phases in which keys may be recorded */
+	unsigned shown;    /* their phases now: the time since they were recorded may have ended them */
+	bool shows_phase;
+};
+
+#define OPEN_PHASES       (1u << BREAKER_OPEN | 1u << BREAKER_FORCED_OPEN)
+#define RECOVERING_PHASES (1u << BREAKER_HALF_OPEN | 1u << BREAKER_RAMP)
+
+static const struct breaker_list breaker_lists[] = {
+    {"open_breakers", OPEN_PHASES, OPEN_PHASES, false},
+    {"recovering_breakers", 1u << BREAKER_OPEN | RECOVERING_PHASES, RECOVERING_PHASES, true},
+};
+
+/* Adds a key as an object of the list, unless it has another phase now. Returns whether it did. */
+static bool add_breaker(struct decider *decider, const struct weir_limit *limit,
+                        const struct key_phase *key, const struct breaker_list *list,
+                        struct buffer *out)
 {
 	struct algo_decision decision;
 
-	engine_view(&decider->context, limit, hash, &decision);
-	return decision.phase == BREAKER_OPEN || decision.phase == BREAKER_FORCED_OPEN;
+	engine_view(&decider->context, limit, key->hash, &decision);
+	if (!(list->shown >> decision.phase & 1))
+		return false;
+	buffer_add_text(out, out->data[out->len - 1] == '[' ? "{\"limit\":" : ",{\"limit\":");
+	buffer_add_json_string(out, slice_of(limit->name));
+	buffer_add_text(out, ",\"key\":\"");
+	buffer_add_json(out, (struct slice){key->name, key->len});
+	buffer_add_text(out, key->is_truncated ? "…\"" : "\"");
+	if (list->shows_phase)
+		add_text_member(out, "phase", breaker_phase_text(decision.phase));
+	buffer_add(out, "}", 1);
+	return true;
 }
 
-static int add_open_breakers(struct decider *decider, struct buffer *out)
+static int add_breakers(struct decider *decider, const struct breaker_list *list,
+                        struct buffer *out)
 {
 	const struct weir_engine *engine = decider->config->engine;
 	struct key_phase *keys = arena_array(&decider->arena, OPEN_KEYS_VIEWED, sizeof *keys);
@@ -137,26 +166,29 @@ static int add_open_breakers(struct decider *decider, struct buffer *out)
 
 	if (!keys)
 		return WEIR_ENOMEM;
-	n = key_phases_list_open(decider->shared->phases, keys, OPEN_KEYS_VIEWED);
+	n = key_phases_list_in(decider->shared->phases, list->recorded, keys, OPEN_KEYS_VIEWED);
 	qsort(keys, n, sizeof *keys, by_limit);
-	buffer_add_text(out, ",\"open_breakers\":[");
+	buffer_printf(out, ",\"%s\":[", list->member);
 	for (size_t i = 0; n > 0 && i < engine_limit_count(engine); i++) {
 		const struct weir_limit *limit = engine_limit_at(engine, i);
 		uint64_t identity = limit->algo.identity;
 		size_t at = algo_has_phases(&limit->algo) ? first_of_limit(keys, n, identity) : n;
 
-		for (; at < n && keys[at].limit == identity && shown < STATUS_PAGE_OPEN_BREAKERS; at++) {
-			if (!is_open(decider, limit, keys[at].hash))
-				continue;
-			buffer_add_text(out, shown++ > 0 ? ",{\"limit\":" : "{\"limit\":");
-			buffer_add_json_string(out, slice_of(limit->name));
-			buffer_add_text(out, ",\"key\":\"");
-			buffer_add_json(out, (struct slice){keys[at].name, keys[at].len});
-			buffer_add_text(out, keys[at].is_truncated ? "…\"}" : "\"}");
-		}
+		for (; at < n && keys[at].limit == identity && shown < STATUS_PAGE_OPEN_BREAKERS; at++)
+			shown += add_breaker(decider, limit, &keys[at], list, out);
 	}
 	buffer_add(out, "]", 1);
 	return WEIR_OK;
+}
+
+/* Adds keys of breakers that are open, and those that let some requests pass again. */
+static int add_breaker_lists(struct decider *decider, struct buffer *out)
+{
+	int status = WEIR_OK;
+
+	for (size_t i = 0; i < sizeof breaker_lists / sizeof *breaker_lists && status == WEIR_OK; i++)
+		status = add_breakers(decider, &breaker_lists[i], out);
+	return status;
 }
 
 /* Begins the object of a limit in a list that has `shown` objects. */
@@ -242,6 +274,7 @@ static void add_usage(struct decider *decider, struct buffer *out)
 	add_number_member(
 	    out, "waiting",
 	    metrics_loop_sum(shared->metrics, offsetof(struct metrics_loop, pending_answers)));
+	add_number_member(out, "memory_bytes", os_usage().resident_bytes);
 }
 
 static void add_denials(const struct worker_shared *shared, struct buffer *out)
@@ -279,7 +312,7 @@ int status_page_render(struct decider *decider, struct buffer *out)
 	add_configuration(status, decider->config, out);
 	add_stores(decider, out);
 	add_usage(decider, out);
-	if (add_open_breakers(decider, out) != WEIR_OK || add_switched(decider, out) != WEIR_OK)
+	if (add_breaker_lists(decider, out) != WEIR_OK || add_switched(decider, out) != WEIR_OK)
 		return WEIR_ENOMEM;
 	add_denials(shared, out);
 	buffer_add(out, "}", 1);
