@@ -1,5 +1,5 @@
 /* key.js: looks up a key: what each limit has counted for it, and its last denials. */
-const PEEKS_AT_ONCE = 250, PEEKS_MOST = 1000, DIGEST = /^[0-9a-f]{16}$/;
+const PEEKS_AT_ONCE = 250, PEEKS_MOST = 1000, DIGEST = /^[0-9a-f]{16}$/i;
 let lookUpNumber = 0;
 
 /* The limits that are asked about a key: the busiest first, then those of the file. */
@@ -131,7 +131,7 @@ function statesOf(states, key, others, denials)
 	    denial => !used.some(state => state.limit === denial.limit && state.key === denial.key));
 	const isUnknownDigest =
 	    DIGEST.test(key) &&
-	    denials.some(denial => denial.key === key && !usedLimits.has(denial.limit));
+	    denials.some(denial => denial.key === key.toLowerCase() && !usedLimits.has(denial.limit));
 	const told = new Set([...usedLimits, ...failedLimits, ...unseen.map(denial => denial.limit) ]);
 	const unused =
 	    [...new Set(states.map(state => state.limit)) ].filter(limit => !told.has(limit)).length;
