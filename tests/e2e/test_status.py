@@ -8,6 +8,7 @@ import time
 
 import pytest
 from harness import Http, Wire, encode, until, weir
+from test_hostile_answers import fake_server, http
 
 CONFIG = """
 limits:
@@ -100,6 +101,31 @@ def test_open_breakers_are_shown_by_limit_and_key(serve):
     assert {one["limit"] for one in status(server)["open_breakers"]} == {"back"}
     server.post("/v1/breaker", {"limit": "back", "key": "forced", "state": "auto"})
     assert status(server)["open_breakers"] == [{"limit": "back", "key": "<db>"}]
+
+
+def half_open(server, key):
+    """Opens the breaker of a key, and lets its probe be away."""
+    permit = server.post("/v1/acquire", {"limit": "quick", "key": key}).json["permit"]
+    server.post("/v1/report", {"permit": permit, "outcome": "failure"})
+    until(lambda: server.post("/v1/acquire", {"limit": "quick", "key": key}).status == 200, "the probe")
+
+
+def test_breakers_that_let_some_requests_pass_are_shown(serve):
+    server = serve(config="limits: { quick: { algorithm: breaker, failures: 1, sleep: 100ms, probe_timeout: 60s } }\n")
+    half_open(server, "eu")
+    shown = status(server)
+    assert shown["recovering_breakers"] == [{"limit": "quick", "key": "eu", "phase": "half_open"}] and shown["open_breakers"] == []
+    address = f"127.0.0.1:{server.http}"
+    assert re.search(r"^recovering +quick eu, half_open$", weir("status", "--server", address).stdout, re.M)
+    assert re.search(r"^memory +[\d.]+ MB$", weir("status", "--server", address).stdout, re.M)
+    assert "\nrecovering breakers: quick eu, half_open\n" in weir("top", "--once", "--server", address).stdout
+
+
+@pytest.mark.parametrize("answer", ["404 Not Found", "403 Forbidden"])
+def test_an_error_of_the_server_is_printed_once(answer):
+    with fake_server(http({"error": {"code": "x", "message": "no such thing"}}, answer)) as address:
+        done = weir("status", "--server", address)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("no such thing") == 1
 
 
 def test_what_operators_have_switched_is_shown_while_it_is_in_force(serve):

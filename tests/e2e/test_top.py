@@ -53,7 +53,7 @@ def test_one_frame_has_limits_breakers_and_keys(busy):
     row = r"^LIMIT +ALLOWED/S +DENIED/S +DENIED\n(.*\n)*login +[\d.]+ +[\d.]+ +99.0%$"
     done = frame_with_login(busy, row)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"weir \S+, ready: (about|fewer than) \d+ of 1000000 keys, \d+ connections, 0 requests wait\n", done.stdout)
+    assert re.match(r"weir \S+, ready: (about|fewer than) \d+ of 1000000 keys, [\d.]+ MB, \d+ connections, 0 requests wait\n", done.stdout)
     assert "open breakers: back db-1\n" in done.stdout
     assert re.search(row, done.stdout, re.M), done.stdout
     assert re.search(r"^ann\\x1b\[2J +login +\d+$", done.stdout, re.M) and is_safe(done.stdout)
@@ -64,7 +64,7 @@ def test_a_store_that_is_away_is_shown(serve, start_redis):
     server = serve(config=f"store: {redis.url}\nstore_timeout: 100ms\n{CONFIG}")
     server.post("/v1/acquire", {"limit": "login", "key": "k"})
     shown = top(server, "--once").stdout
-    assert re.match(r"weir \S+, ready: keys at Redis, \d+ connections, 0 requests wait\n\n", shown), shown
+    assert re.match(r"weir \S+, ready: keys at Redis, [\d.]+ MB, \d+ connections, 0 requests wait\nstore redis \S+ reachable\n\n", shown), shown
     redis.stop()
     server.post("/v1/acquire", {"limit": "login", "key": "k"})
     shown = until(lambda: re.search("^store .* NOT REACHABLE$", top(server, "--once").stdout, re.M), "the store to be shown")

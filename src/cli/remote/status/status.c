@@ -3,6 +3,7 @@
  * see that, whether it is ready.
  */
 #include "base/error.h"
+#include "base/number.h"
 #include "base/time/time_span.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
@@ -36,7 +37,9 @@ enum member {
 	CAPACITY,
 	CONNECTIONS,
 	WAITING,
+	MEMORY,
 	OPEN_BREAKERS,
+	RECOVERING,
 	SWITCHED,
 	DENIALS,
 	MEMBER_COUNT
@@ -57,7 +60,9 @@ static const struct json_member names[MEMBER_COUNT] = {
     [CAPACITY] = {"capacity", {0}},
     [CONNECTIONS] = {"connections", {0}},
     [WAITING] = {"waiting", {0}},
+    [MEMORY] = {"memory_bytes", {0}},
     [OPEN_BREAKERS] = {"open_breakers", {0}},
+    [RECOVERING] = {"recovering_breakers", {0}},
     [SWITCHED] = {"switched", {0}},
     [DENIALS] = {"denials", {0}},
 };
@@ -100,14 +105,17 @@ static void add_store_state(struct buffer *out, struct slice item)
 		buffer_add_text(out, " NOT REACHABLE");
 }
 
+/* With the phase, which an open breaker's item has not. */
 static void add_breaker(struct buffer *out, struct slice item)
 {
-	struct json_member members[] = {{"limit", {0}}, {"key", {0}}};
+	struct json_member members[] = {{"limit", {0}}, {"key", {0}}, {"phase", {0}}};
 
-	json_members_read(item, members, 2);
+	json_members_read(item, members, 3);
 	append_value(out, members[0].value);
 	buffer_add(out, " ", 1);
 	buffer_add_slice(out, json_value_key(members[1].value));
+	buffer_add_text(out, members[2].value.data ? ", " : "");
+	append_value(out, members[2].value);
 }
 
 /* Appends `before` and the text of a value, or nothing if there is no such member. */
@@ -216,7 +224,7 @@ static void add_usage(struct table *table, const struct json_member *members)
 	    .sample_weight = members[KEYS_SAMPLE_WEIGHT].value,
 	    .capacity = members[CAPACITY].value,
 	};
-	char keys[KEY_COUNT_TEXT_MAX];
+	char keys[KEY_COUNT_TEXT_MAX], memory[SIZE_TEXT_MAX];
 
 	table_add(table, SLICE("limits"));
 	table_printf(table, "%llu, in %llu rules", number_of(members, LIMITS),
@@ -226,6 +234,11 @@ static void add_usage(struct table *table, const struct json_member *members)
 	table_add(table, SLICE("connections"));
 	table_printf(table, "%llu, %llu requests wait", number_of(members, CONNECTIONS),
 	             number_of(members, WAITING));
+	if (members[MEMORY].value.data) { /* an earlier version does not say it */
+		format_size(memory, number_of(members, MEMORY), false);
+		table_add(table, SLICE("memory"));
+		table_add(table, slice_of(memory));
+	}
 	json_members_read(members[DENIALS].value, denials, 2);
 	table_add(table, SLICE("denials"));
 	table_printf(table, "%llu kept, %llu left out",
@@ -250,7 +263,9 @@ static void print_rows(struct json_member *members)
 	add_list(&table, "stores", members[STORES].value, add_store_state);
 	add_usage(&table, members);
 	add_list(&table, "open breakers", members[OPEN_BREAKERS].value, add_breaker);
-	if (members[SWITCHED].value.data) /* an earlier version does not say it */
+	if (members[RECOVERING].value.data)
+		add_list(&table, "recovering", members[RECOVERING].value, add_breaker);
+	if (members[SWITCHED].value.data)
 		add_list(&table, "switched", members[SWITCHED].value, add_switched);
 	table_write(&table, &text);
 	if (text.failed)
@@ -279,8 +294,11 @@ static int print_status(const struct server_flags *server, struct slice body, bo
 	return json_value_is_true(members[READY].value) ? 0 : 1;
 }
 
-/* Prints whether the server is ready, by /readyz. Returns the exit status. */
-static int print_readiness(const struct server_flags *server, bool is_json)
+/*
+ * Prints whether the server is ready, by /readyz. Returns the exit status. An error with the status
+ * `reported` was printed already.
+ */
+static int print_readiness(const struct server_flags *server, bool is_json, int reported)
 {
 	const struct call call = {.method = "GET", .path = "/readyz"};
 	struct http_reply reply = {0};
@@ -289,7 +307,9 @@ static int print_readiness(const struct server_flags *server, bool is_json)
 	bool is_ready = result == CALL_DONE;
 	int status = is_ready ? 0 : 1;
 
-	if (!is_ready && (result == CALL_BROKEN || reply.status != NOT_READY))
+	if (!is_ready && result != CALL_BROKEN && reply.status == reported)
+		status = EXIT_USAGE;
+	else if (!is_ready && (result == CALL_BROKEN || reply.status != NOT_READY))
 		status = call_fail("status", &reply, &error);
 	else if (is_json)
 		printf("{\"ready\":%s}\n", is_ready ? "true" : "false");
@@ -313,7 +333,7 @@ static int ask_status(const struct server_flags *server, bool is_json)
 	} else {
 		status = call_fail("status", &reply, &error);
 		if (result == CALL_REFUSED || (result == CALL_FAILED && reply.status == NOT_FOUND))
-			status = print_readiness(server, is_json);
+			status = print_readiness(server, is_json, reply.status);
 	}
 	http_reply_free(&reply);
 	return status;

@@ -30,62 +30,102 @@ static const char *const names[ANSWERS] = {"status", "stats", "top"};
 
 /* The lists of a status that have lines of their own. */
 struct status_lists {
-	struct slice stores, breakers;
+	struct slice stores, breakers, recovering;
 };
 
 static void add_first_line(struct table *table, struct slice status, struct status_lists *lists)
 {
-	enum { VERSION, READY, KEYS, WEIGHT, CAPACITY, CONNECTIONS, WAITING, STORES, BREAKERS, COUNT };
-	struct json_member members[] = {
-	    {"version", {0}},      {"ready", {0}},       {"keys", {0}},    {"keys_sample_weight", {0}},
-	    {"capacity", {0}},     {"connections", {0}}, {"waiting", {0}}, {"stores", {0}},
-	    {"open_breakers", {0}}};
+	enum {
+		VERSION,
+		READY,
+		KEYS,
+		WEIGHT,
+		CAPACITY,
+		CONNECTIONS,
+		WAITING,
+		MEMORY,
+		STORES,
+		BREAKERS,
+		RECOVERING,
+		COUNT
+	};
+	struct json_member members[] = {{"version", {0}},
+	                                {"ready", {0}},
+	                                {"keys", {0}},
+	                                {"keys_sample_weight", {0}},
+	                                {"capacity", {0}},
+	                                {"connections", {0}},
+	                                {"waiting", {0}},
+	                                {"memory_bytes", {0}},
+	                                {"stores", {0}},
+	                                {"open_breakers", {0}},
+	                                {"recovering_breakers", {0}}};
 	struct key_count count;
 	struct slice version;
-	char keys[KEY_COUNT_TEXT_MAX];
+	char keys[KEY_COUNT_TEXT_MAX], memory[SIZE_TEXT_MAX] = "";
 	bool is_counted;
 
 	json_members_read(status, members, COUNT);
 	lists->stores = members[STORES].value;
 	lists->breakers = members[BREAKERS].value;
+	lists->recovering = members[RECOVERING].value;
 	count = (struct key_count){members[KEYS].value, members[WEIGHT].value, members[CAPACITY].value};
 	is_counted = key_count_text(&count, keys);
 	version = json_value_text(members[VERSION].value);
-	table_printf(table, "weir %.*s, %s: %s%s, %llu connections, %llu requests wait",
+	if (members[MEMORY].value.data) /* an earlier version does not say it */
+		format_size(memory, json_value_u64(members[MEMORY].value), false);
+	table_printf(table, "weir %.*s, %s: %s%s, %s%s%llu connections, %llu requests wait",
 	             (int)u64_min(version.len, 40), version.data,
 	             json_value_is_true(members[READY].value) ? "ready" : "NOT READY",
-	             is_counted ? keys : "keys at Redis", is_counted ? " keys" : "",
+	             is_counted ? keys : "keys at Redis", is_counted ? " keys" : "", memory,
+	             *memory ? ", " : "",
 	             (unsigned long long)json_value_u64(members[CONNECTIONS].value),
 	             (unsigned long long)json_value_u64(members[WAITING].value));
 }
 
-/* Adds a line for each of the first stores that can't be reached. */
-static void add_stores(struct table *table, struct slice stores)
+/*
+ * Adds a line for each of the stores that are reachable, or that are not, while fewer than
+ * STORES_MAX are shown. The server's own table has one only if it is not reachable. Returns how
+ * many there are.
+ */
+static size_t add_stores_in_state(struct table *table, struct slice stores, bool are_reachable,
+                                  size_t shown)
 {
 	struct json list;
 	struct slice item;
 	size_t n = 0;
 
 	if (!json_list_open(&list, stores))
-		return;
+		return 0;
 	while (json_list_next(&list, &item)) {
 		struct json_member members[] = {{"kind", {0}}, {"address", {0}}, {"reachable", {0}}};
 		struct slice kind, address;
 
 		json_members_read(item, members, 3);
-		if (json_value_is_true(members[2].value) || n++ >= STORES_MAX)
+		if (json_value_is_true(members[2].value) != are_reachable)
 			continue;
 		kind = json_value_text(members[0].value);
+		if ((are_reachable && !slice_equal(kind, SLICE("redis"))) || shown + n++ >= STORES_MAX)
+			continue;
 		address = json_value_text(members[1].value);
-		table_printf(table, "store %.*s %.*s NOT REACHABLE", (int)u64_min(kind.len, 20), kind.data,
-		             (int)u64_min(address.len, 200), address.data);
+		table_printf(table, "store %.*s %.*s %s", (int)u64_min(kind.len, 20), kind.data,
+		             (int)u64_min(address.len, 200), address.data,
+		             are_reachable ? "reachable" : "NOT REACHABLE");
 	}
+	return n;
+}
+
+static void add_stores(struct table *table, struct slice stores)
+{
+	size_t n = add_stores_in_state(table, stores, false, 0);
+
+	n += add_stores_in_state(table, stores, true, n);
 	if (n > STORES_MAX)
 		table_printf(table, "and %zu more", n - STORES_MAX);
 }
 
-/* Adds a line for each of the first open breakers. */
-static void add_breakers(struct table *table, struct slice breakers)
+/* Adds a line for each of the first breakers, with the phase if they have one. */
+static void add_breakers(struct table *table, const char *title, struct slice breakers)
 {
 	struct json list;
 	struct slice item;
@@ -94,16 +134,18 @@ static void add_breakers(struct table *table, struct slice breakers)
 	if (!json_list_open(&list, breakers))
 		return;
 	while (json_list_next(&list, &item)) {
-		struct json_member members[] = {{"limit", {0}}, {"key", {0}}};
-		struct slice limit, key;
+		struct json_member members[] = {{"limit", {0}}, {"key", {0}}, {"phase", {0}}};
+		struct slice limit, key, phase;
 
 		if (n++ >= BREAKERS_MAX)
 			continue;
-		json_members_read(item, members, 2);
+		json_members_read(item, members, 3);
 		limit = json_value_text(members[0].value);
 		key = json_value_key(members[1].value);
-		table_printf(table, "open breakers: %.*s %.*s", (int)u64_min(limit.len, 100), limit.data,
-		             (int)u64_min(key.len, 100), key.data);
+		phase = json_value_text(members[2].value);
+		table_printf(table, "%s breakers: %.*s %.*s%s%.*s", title, (int)u64_min(limit.len, 100),
+		             limit.data, (int)u64_min(key.len, 100), key.data, phase.len > 0 ? ", " : "",
+		             (int)u64_min(phase.len, 20), phase.len > 0 ? phase.data : "");
 	}
 	if (n > BREAKERS_MAX)
 		table_printf(table, "and %zu more", n - BREAKERS_MAX);
@@ -204,7 +246,8 @@ static void add_text_frame(struct buffer *out, struct slice answers[ANSWERS])
 	limits.is_number[1] = limits.is_number[2] = limits.is_number[3] = keys.is_number[2] = true;
 	add_first_line(&lines, answers[STATUS], &lists);
 	add_stores(&lines, lists.stores);
-	add_breakers(&lines, lists.breakers);
+	add_breakers(&lines, "open", lists.breakers);
+	add_breakers(&lines, "recovering", lists.recovering);
 	add_limits(&limits, answers[STATS]);
 	add_keys(&keys, answers[TOP]);
 	table_write(&lines, out);
