@@ -6,6 +6,7 @@
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within Timeout (100 ms if it is 0), the request passes (FailOpen) or is answered 503.
 // Where Weir has users, Token is one's; without it, WEIR_TOKEN of the environment is.
+// On Weir's own host use its Unix socket as the URL, "unix:/run/weir/http.sock".
 //
 // Where a limit waits for a report of the request, it gets one when the handlers have returned: success, failure
 // (5xx or a panic), timeout (504, or the request's deadline), or ignored (4xx, or the client has left), and how long
@@ -79,6 +80,14 @@ func (m Middleware) open() (Middleware, *http.Client) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 100
+	if strings.HasPrefix(m.URL, "unix:") {
+		path := strings.TrimPrefix(m.URL, "unix:")
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+		transport.Proxy = nil
+		m.URL = "http://localhost"
+	}
 	return m, &http.Client{Timeout: m.Timeout, Transport: transport}
 }
 

@@ -6,21 +6,44 @@
 // A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 // answer within `timeout` milliseconds, the request passes (`failOpen`) or is answered 503. Where Weir has
 // users, `token` is one's; without it, WEIR_TOKEN of the environment is. Behind a proxy tell Express so
-// (`trust proxy`), so that `req.ip` is the visitor's. Node 18 or newer.
+// (`trust proxy`), so that `req.ip` is the visitor's. Node 18 or newer. On Weir's own host use its Unix socket,
+// "unix:/run/weir/http.sock".
 //
 // Where a limit waits for a report of the request, it gets one when the answer has been sent: `success`,
 // `failure` (5xx, or an answer that broke off by an error), `timeout` (504), or `ignored` (4xx, or the client has
 // left), and how long the request took. If the report fails, that is logged and changes nothing for the client.
 
+import http from "node:http";
+
 const HEADERS = ["RateLimit", "RateLimit-Policy", "Retry-After"];
+const agent = new http.Agent({ keepAlive: true });
+
+// As fetch(), which knows no Unix sockets.
+function fetchFromSocket(socketPath, path, { method, headers, body, signal }) {
+  return new Promise((resolve, reject) => {
+    const request = http.request({ socketPath, path, method, headers, signal, agent }, (response) => {
+      const parts = [];
+      response.on("data", (part) => parts.push(part)).on("error", reject).on("end", () =>
+        resolve(new Response(Buffer.concat(parts), { status: response.statusCode, headers: response.headers })));
+    });
+    request.on("error", (error) => {
+      const wasClosed = request.reusedSocket && ["ECONNRESET", "EPIPE"].includes(error.code); // Weir had closed it
+      if (wasClosed) fetchFromSocket(socketPath, path, { method, headers, body, signal }).then(resolve, reject);
+      else reject(error);
+    });
+    request.end(body);
+  });
+}
 
 async function post(url, path, body, token, signal) {
-  const response = await fetch(url.replace(/\/+$/, "") + path, {
+  const options = {
     method: "POST",
     headers: { "Content-Type": "application/json", ...(token && { Authorization: `Bearer ${token}` }) },
     body: JSON.stringify(body),
     signal,
-  });
+  };
+  const response = url.startsWith("unix:") ? await fetchFromSocket(url.slice(5), path, options)
+    : await fetch(url.replace(/\/+$/, "") + path, options);
   return { response, answer: await response.json() };
 }
 

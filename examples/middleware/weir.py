@@ -6,6 +6,7 @@
 A denied request is answered here, as Weir says: 429 or 503, with Retry-After. If Weir does not
 answer within `timeout` seconds, the request passes (`fail_open`) or is answered 503. Where Weir has
 users, `token` is one's; without it, WEIR_TOKEN of the environment is. Only the standard library is needed.
+On Weir's own host use its Unix socket, "unix:/run/weir/http.sock".
 
 If a limit waits for a report of the request, it gets one when the answer has been sent, with the duration and the
 outcome: `success`, `failure` (5xx or an exception), `timeout` (504 or a TimeoutError), or `ignored` (4xx, or the
@@ -17,6 +18,7 @@ import http.client
 import json
 import logging
 import os
+import socket
 import threading
 import time
 import urllib.parse
@@ -38,20 +40,36 @@ def outcome_of_error(error):
     return "timeout" if isinstance(error, (TimeoutError, asyncio.TimeoutError)) else "failure"
 
 
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.socket_path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.socket_path)
+
+
+def opener(url, timeout):
+    """A function that makes a connection, and the path before those of the API."""
+    address = urllib.parse.urlsplit(url)
+    if address.scheme == "unix":
+        return lambda: UnixConnection(address.path, timeout), ""
+    connection = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    return lambda: connection(address.hostname, address.port, timeout=timeout), address.path.rstrip("/")
+
+
 class Weir:
     """A connection for each thread, kept alive."""
 
     def __init__(self, url, fail_open=True, timeout=0.1, token=None):
-        address = urllib.parse.urlsplit(url)
-        self.connection = (http.client.HTTPSConnection if address.scheme == "https"
-                           else http.client.HTTPConnection)
-        self.host, self.port = address.hostname, address.port
+        self.open_connection, self.path = opener(url, timeout)
         self.headers = {"Content-Type": "application/json"}
         token = token or os.environ.get("WEIR_TOKEN")
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
-        self.path = address.path.rstrip("/")
-        self.fail_open, self.timeout = fail_open, timeout
+        self.fail_open = fail_open
         self.threads = threading.local()
 
     def ask(self, **attributes):
@@ -81,7 +99,7 @@ class Weir:
         connection = getattr(self.threads, "connection", None)
         is_new = connection is None
         if is_new:
-            connection = self.connection(self.host, self.port, timeout=self.timeout)
+            connection = self.open_connection()
         # Back only once it has answered: what fails half-way is closed.
         self.threads.connection = None
         try:

@@ -136,6 +136,33 @@ def test_denied_requests_get_429_and_all_answers_have_headers_of_the_limit(start
     assert (shed.status, shed.headers["Retry-After"]) == (503, "7")
 
 
+def test_over_a_unix_socket(start, serve, tmp_path):
+    path = tmp_path / "http.sock"
+    flags = ("--http", f"unix:{path}", "--resp", "127.0.0.1:0")
+    report = "  place: { algorithm: concurrency, max: 1, lease: 1h }\nrules:\n  - { match: { path: /slow }, limits: [place] }\n"
+    config = "auth: no\n" + LIMITS.replace("rules:\n", report)
+    server = serve(*flags, config=config, ports=False)
+    app = start(f"unix:{path}")
+    answers = [get(app) for _ in range(4)]
+    assert [answer.status for answer in answers] == [200] * 3 + [429]
+    assert 3500 < int(answers[3].headers["Retry-After"]) <= 3600
+    # Each is reported, so the only place is free again.
+    for _ in range(3):
+        until(lambda: get(app, "/slow").status == 200, "a place")
+    server.stop()
+    assert [get(app).status for _ in range(3)] == [200] * 3
+    serve(*flags, config=config, ports=False)
+    assert [get(app).status for _ in range(4)] == [200] * 3 + [429]
+
+
+def test_over_a_unix_socket_a_server_that_hangs_delays_a_request_until_the_timeout_only(start, tmp_path):
+    with socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(tmp_path / "hangs.sock"))
+        hanging.listen()
+        app = start(f"unix:{tmp_path}/hangs.sock", "closed", "0.1")
+        assert [get(app).status for _ in range(2)] == [503] * 2
+
+
 def test_a_server_that_recovers_is_used_again(start, serve):
     server = serve("--http", "127.0.0.1:0", config=LIMITS)
     app = start(f"http://127.0.0.1:{server.http}")
