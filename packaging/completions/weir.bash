@@ -62,6 +62,10 @@ _weir()
 			return ;;
 		"why --since")
 			return ;;
+		"why --until")
+			return ;;
+		"why --file")
+			return ;;
 		"why --server")
 			return ;;
 		"why --user")
@@ -283,7 +287,7 @@ _weir()
 		serve) words="--config --http --resp --store --capacity --sync --threads --log-format --help" ;;
 		lint) words="--config --strict --to --help" ;;
 		ask) words="--attr --cost --peek --server --user --login --tls --cacert --cert --key --sni --help" ;;
-		why) words="--id --limit --rule --since --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
+		why) words="--id --limit --rule --since --until --file --json --server --user --login --tls --cacert --cert --key --sni --help" ;;
 		key) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reset) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;
 		reload) words="--server --user --login --tls --cacert --cert --key --sni --help" ;;

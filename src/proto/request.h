@@ -170,8 +170,13 @@ struct request {
 		struct slice local_text;
 		struct slice since; /* for REQUEST_DENIALS and _STATS: a time or a duration, or empty */
 	};
-	const struct slice *words;
-	size_t word_count;
+	union {
+		struct {
+			const struct slice *words;
+			size_t word_count;
+		};
+		struct slice until; /* for REQUEST_DENIALS: as `since` */
+	};
 };
 
 /*

@@ -27,7 +27,9 @@ bool duration_parse(struct slice text, uint64_t *ns);
 /** Appends what duration_parse has read, in the largest unit that it is whole in. */
 void duration_add(struct buffer *out, uint64_t ns);
 
-#define SINCE_EXPECTED "since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h"
+#define TIME_OR_SPAN_EXPECTED "to be a time such as 2026-01-31T10:00:00Z or a span such as 1h"
+#define SINCE_EXPECTED        "since " TIME_OR_SPAN_EXPECTED
+#define UNTIL_EXPECTED        "until " TIME_OR_SPAN_EXPECTED
 
 /**
  * A time, as timestamp_parse, or a duration that ends at `now_ns`: sets *since_ns to its beginning,

@@ -26,6 +26,7 @@ limits:
 rules:
   - { name: login-by-ip, match: { path: /login }, key: [ip], limits: [login] }
   - { name: sheddable, match: { path: /search }, key: [ip], limits: [relief] }
+denials: { file: denials.jsonl }
 users:
 """ + user("ops", token="weir_ops", may=ALL)
 RESP_COMMANDS = "ask", "reset", "bench"  # of an address that is no URL

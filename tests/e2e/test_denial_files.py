@@ -51,7 +51,7 @@ def test_denials_are_written_and_read_again_after_a_restart(serve, tmp_path):
     assert server.stop() == 0
     again = serve(config=CONFIG % "")
     assert kept(again) == before
-    assert again.get("/v1/status").json["denials"] == {"kept": 3, "left_out": 0, "oldest": again.get("/v1/denials").json[-1]["time"]}
+    assert again.get("/v1/status").json["denials"] == {"kept": 3, "left_out": 0, "oldest": again.get("/v1/denials").json[-1]["time"], "keep": 10000}
     deny(again, "bob")
     after = kept(again)
     assert after[1:] == before and after[0]["key"] == "bob"

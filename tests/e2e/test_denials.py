@@ -173,11 +173,12 @@ def test_a_denial_over_resp_is_kept_and_one_of_a_limit_in_the_request(serve):
 
 @pytest.mark.parametrize("query, message", [
     ("?n=0", "expected n to be a number from 1 to 1000, found '0'"),
-    ("?what=1", "expected id, key, limit, rule, since or n, found 'what'"),
+    ("?what=1", "expected id, key, limit, rule, since, until or n, found 'what'"),
     ("?id=9fa7418724dded0", "expected id to be the 16 hexadecimal digits of a denial's id, found '9fa7418724dded0'"),
     ("?id=9fa7418724dded0g", "expected id to be the 16 hexadecimal digits of a denial's id, found '9fa7418724dded0g'"),
     ("?id=", "expected id to be the 16 hexadecimal digits of a denial's id, found ''"),
     ("?since=soon", "expected since to be a time such as 2026-01-31T10:00:00Z or a span such as 1h, found 'soon'"),
+    ("?until=soon", "expected until to be a time such as 2026-01-31T10:00:00Z or a span such as 1h, found 'soon'"),
     ("?key=%zz", "expected two hex digits after every %")])
 def test_a_wrong_parameter_is_an_error(serve, query, message):
     answer = serve(config=RULES).get(f"/v1/denials{query}")
@@ -192,6 +193,17 @@ def test_since_is_a_span_or_a_time(serve):
     assert len(denials(server, "?since=1h&rule=by-user")) == 1
     assert len(denials(server, "?since=2020-01-01T00:00:00Z&rule=by-user")) == 1
     assert denials(server, "?since=2200-01-01T00:00:00Z") == []
+
+
+def test_until_is_a_span_or_a_time_whose_second_counts(serve):
+    server = serve(config=RULES)
+    for _ in range(3):
+        ask(server, path="/login", user="ann")
+    [denial] = denials(server, "?rule=by-user")
+    for until in (denial["time"], "2200-01-01T00:00:00Z", "0s"):
+        assert denials(server, f"?rule=by-user&until={until}") == [denial]
+    assert denials(server, "?until=1h") == denials(server, "?until=2020-01-01T00:00:00Z") == []
+    assert denials(server, f"?rule=by-user&since=1h&until={denial['time']}") == [denial]
 
 
 def test_denials_by_redis_are_kept_and_servers_that_share_it_have_the_same_digest(serve, start_redis):

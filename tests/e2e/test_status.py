@@ -50,7 +50,7 @@ def test_it_says_what_runs_since_when_and_by_which_files(serve):
     assert (shown["limits"], shown["rules"], shown["keys"], shown["waiting"]) == (2, 1, 1, 0)
     until(lambda: status(server)["connections"] == 1, "the earlier connections to be closed")
     assert shown["open_breakers"] == [] and shown["switched"] == []
-    assert shown["denials"] == {"kept": 2, "left_out": 0, "oldest": server.get("/v1/denials").json[-1]["time"]}
+    assert shown["denials"] == {"kept": 2, "left_out": 0, "oldest": server.get("/v1/denials").json[-1]["time"], "keep": 10000}
     assert server.stop() == 0
 
 

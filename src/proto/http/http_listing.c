@@ -34,11 +34,9 @@ static int read_denials_parameter(struct fill *fill, struct slice name, struct s
 	struct request *request = fill->request;
 	const struct {
 		struct slice name, *field;
-	} texts[] = {{SLICE("id"), &request->denial_id},
-	             {SLICE("key"), &request->key},
-	             {SLICE("limit"), &request->limit},
-	             {SLICE("rule"), &request->name},
-	             {SLICE("since"), &request->since}};
+	} texts[] = {{SLICE("id"), &request->denial_id}, {SLICE("key"), &request->key},
+	             {SLICE("limit"), &request->limit},  {SLICE("rule"), &request->name},
+	             {SLICE("since"), &request->since},  {SLICE("until"), &request->until}};
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
 		if (!slice_equal(name, texts[i].name))
@@ -48,7 +46,7 @@ static int read_denials_parameter(struct fill *fill, struct slice name, struct s
 	}
 	if (!slice_equal(name, SLICE("n")))
 		return error_set(&fill->error, WEIR_EINVAL,
-		                 "expected id, key, limit, rule, since or n, found '%.*s'",
+		                 "expected id, key, limit, rule, since, until or n, found '%.*s'",
 		                 FILL_QUOTE(name));
 	if (parse_u64(value, &request->top_count) && request->top_count >= 1 &&
 	    request->top_count <= REQUEST_DENIALS_MAX)
@@ -58,7 +56,7 @@ static int read_denials_parameter(struct fill *fill, struct slice name, struct s
 	                 FILL_QUOTE(value));
 }
 
-/* /v1/denials?id=I&key=K&limit=L&rule=R&since=1h&n=100 */
+/* /v1/denials?id=I&key=K&limit=L&rule=R&since=1h&until=30m&n=100 */
 int http_read_denials(struct http_request *http)
 {
 	struct fill *fill = &http->fill;

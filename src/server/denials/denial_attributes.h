@@ -3,8 +3,8 @@
  * them as JSON.
  *
  * Digests stand for values that may be secrets (secret_name.h), whatever is configured. With
- * `key: digest` they also stand for values that may name a visitor: those that a rule counts by,
- * and all but the path, method and host where the configuration lists no attributes. /v1/key
+ * `key: digest` they also stand for the values that a rule counts by, since these may name a
+ * visitor. Without a list of attributes, only the path, method and host are in clear then. /v1/key
  * answers with the digest of a value.
  */
 #ifndef SERVER_DENIAL_ATTRIBUTES_H

@@ -9,7 +9,7 @@
  * oldest are removed.
  *
  * The files may have been changed by others. So a symbolic link, a file of another user, and a file
- * that does not begin as ours are not written, and a PATH.N that is no file of denials is neither
+ * that does not begin as ours are not written. A PATH.N that is no file of denials is neither
  * replaced nor removed: rotation leaves its number out. If PATH is removed or renamed, it is opened
  * anew before the next lines. Lines that are no denials are skipped with a warning.
  */

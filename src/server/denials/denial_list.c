@@ -67,6 +67,11 @@ void denial_list_finish(struct decider *decider, struct work *work, struct reply
 		work_fail_name(decider, work, WEIR_EINVAL, SINCE_EXPECTED, request->since);
 		return;
 	}
+	if (request->until.len > 0 &&
+	    !since_parse(request->until, decider->context.at.wall_ns, &filter.until_ns)) {
+		work_fail_name(decider, work, WEIR_EINVAL, UNTIL_EXPECTED, request->until);
+		return;
+	}
 	filter.key_digests = write_digests(shared, request->key, digests);
 	buffer_add_json(&escaped_key, request->key);
 	filter.escaped_key = (struct slice){escaped_key.data, escaped_key.len};

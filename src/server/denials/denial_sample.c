@@ -250,12 +250,18 @@ static bool admits_id(const struct denial_filter *filter, struct slice json)
 	                               slice_equal_nocase(filter->id, cut(&json, DENIAL_ID_TEXT - 1)));
 }
 
+static bool admits_time(const struct denial_filter *filter, uint64_t time_ns)
+{
+	return time_ns >= filter->since_ns &&
+	       (filter->until_ns == 0 || time_ns / NS_PER_S <= filter->until_ns / NS_PER_S);
+}
+
 static bool admits(const struct denial_filter *filter, const struct slot *slot)
 {
 	struct slice text = {slot->text.data, slot->text.len}, json;
 	struct searched texts;
 
-	if (slot->text.failed || slot->text.len == 0 || slot->time_ns < filter->since_ns)
+	if (slot->text.failed || slot->text.len == 0 || !admits_time(filter, slot->time_ns))
 		return false;
 	json = cut(&text, slot->json_len);
 	if (!admits_id(filter, json))
@@ -269,6 +275,21 @@ static bool admits(const struct denial_filter *filter, const struct slot *slot)
 	return admits_key(filter, &texts) &&
 	       (filter->limit.len == 0 || slice_equal(filter->limit, texts.limit)) &&
 	       (filter->rule.len == 0 || slice_equal(filter->rule, texts.rule));
+}
+
+bool denial_sample_restore_admitted(struct denial_sample *sample,
+                                    const struct denial_filter *filter, const struct denial *denial,
+                                    const char *id)
+{
+	bool is_admitted = false;
+
+	if (!admits_time(filter, denial->time_ns))
+		return false;
+	lock_sample(sample);
+	is_admitted = admits(filter, fill_next_slot(sample, denial, id));
+	sample->next -= !is_admitted; /* the slot is filled again, and is not listed meanwhile */
+	unlock_sample(sample);
+	return is_admitted;
 }
 
 static uint64_t count_kept(const struct denial_sample *sample)

@@ -82,14 +82,14 @@ bool denial_sample_add(struct denial_sample *sample, const struct denial *denial
 void denial_sample_restore(struct denial_sample *sample, const struct denial *denial,
                            const char *id);
 
-/* Which denials to list. Empty texts and 0 mean all. */
+/* Which denials to list or to restore. Empty texts and 0 mean all. */
 struct denial_filter {
 	struct slice id;          /* of one denial, its digits in any case */
 	struct slice key;         /* the key, or a value of it or of an attribute, or their digest */
 	struct slice escaped_key; /* `key` as it stands in JSON */
 	struct slice key_digests; /* of `key`, by each secret that may have made it */
 	struct slice limit, rule;
-	uint64_t since_ns; /* Unix */
+	uint64_t since_ns, until_ns; /* Unix; all of the second of `until_ns` */
 	size_t count_max;
 };
 
@@ -99,6 +99,14 @@ struct denial_filter {
  */
 void denial_sample_list(struct denial_sample *sample, const struct denial_filter *filter,
                         struct buffer *out);
+
+/**
+ * Adds a denial, as denial_sample_restore, if the filter admits it, and returns whether it did. The
+ * oldest may be lost in any case, so open the sample for one denial more than are wanted.
+ */
+bool denial_sample_restore_admitted(struct denial_sample *sample,
+                                    const struct denial_filter *filter, const struct denial *denial,
+                                    const char *id);
 
 /** Whether one of the newest DENIAL_SEARCHED_MAX kept denials by the limit shows this key. */
 #define DENIAL_SEARCHED_MAX 1000 /* as many as an operator may list at once */

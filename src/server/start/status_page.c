@@ -289,10 +289,12 @@ static void add_denials(const struct worker_shared *shared, struct buffer *out)
 	if (kept > 0) {
 		buffer_add(out, "\"", 1);
 		timestamp_add_date(out, oldest_ns);
-		buffer_add_text(out, "\"}");
+		buffer_add(out, "\"", 1);
 	} else {
-		buffer_add_text(out, "null}");
+		buffer_add_text(out, "null");
 	}
+	add_number_member(out, "keep", denial_sample_capacity(shared->denials));
+	buffer_add(out, "}", 1);
 }
 
 int status_page_render(struct decider *decider, struct buffer *out)

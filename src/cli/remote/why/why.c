@@ -1,6 +1,6 @@
 /*
- * why.c: the command `weir why`: lists the denials that a server has kept, of a key or of all, as a
- * table or as the JSON of the server.
+ * why.c: the command `weir why`: lists the denials that a server has kept, in memory or in files,
+ * of a key or of all, as a table or as the JSON of the server.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +8,21 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/os/os.h"
 #include "base/time/timestamp.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
+#include "cli/remote/why/denial_files.h"
+#include "cli/remote/digest.h"
 #include "cli/remote/json_members.h"
-#include "cli/remote/no_denial.h"
+#include "cli/remote/why/no_denial.h"
 #include "cli/remote/table.h"
 #include "client/http_client.h"
 #include "rules/rate.h"
 
-#define DENIALS_MAX 1000 /* the server lists no more at once */
-#define DIGEST_LEN  16
+#define DIGEST_LEN 16
 
-enum { ID, LIMIT, RULE, SINCE, JSON, REMOTE };
+enum { ID, LIMIT, RULE, SINCE, UNTIL, PATH, JSON, REMOTE };
 
 static const struct flag flags[] = {
     [ID] = {"id", "ID", "only the denial of this id, as its answer or the log shows it", 0, NULL},
@@ -28,12 +30,16 @@ static const struct flag flags[] = {
     [RULE] = {"rule", "NAME", "only denials by this rule", 0, NULL},
     [SINCE] = {"since", "TIME", "only denials since then: a span such as 1h, a date, or a time", 0,
                NULL},
-    [JSON] = {"json", NULL, "print the server's JSON", 0, NULL},
+    [UNTIL] = {"until", "TIME", "only denials until then", 0, NULL},
+    [PATH] = {"file", "PATH", "search the file of denials and its older ones, PATH.1 and so on", 0,
+              NULL},
+    [JSON] = {"json", NULL, "print JSON, as the server's", 0, NULL},
     SERVER_FLAGS(SERVER_HTTP),
 };
 
 struct why {
 	struct denial_filters filters;
+	const char *path; /* of a file of denials, or NULL */
 	bool is_json;
 	struct server_flags server;
 };
@@ -191,7 +197,15 @@ static bool has_other_key(struct slice body, const char *key)
 	return found;
 }
 
-/* Prints the list. Returns the exit status. */
+static void print_list(const struct why *why, struct slice body, size_t count)
+{
+	if (why->is_json)
+		json_print(stdout, body);
+	else if (count > 0)
+		print_table(body, !why->filters.key || has_other_key(body, why->filters.key));
+}
+
+/* Prints the list of the server. Returns the exit status. */
 static int print_denials(const struct why *why, struct slice body)
 {
 	struct weir_error error;
@@ -201,11 +215,12 @@ static int print_denials(const struct why *why, struct slice body)
 		call_misunderstood(&why->server, &error);
 		return command_fail("why", "%s", error.message);
 	}
-	if (why->is_json)
-		json_print(stdout, body);
-	else if (count > 0)
-		print_table(body, !why->filters.key || has_other_key(body, why->filters.key));
-	return count > 0 ? 0 : no_denial_report(&why->filters, &why->server, why->is_json);
+	print_list(why, body, count);
+	if (count == 0)
+		return no_denial_report(&why->filters, &why->server, why->is_json);
+	if (count >= DENIALS_MAX || (why->filters.since && !why->is_json))
+		no_denial_report_missing(&why->filters, &why->server, count >= DENIALS_MAX);
+	return 0;
 }
 
 /* Asks the server. Returns the exit status. */
@@ -223,6 +238,7 @@ static int list_denials(const struct why *why)
 	add_parameter(&path, "limit", why->filters.limit);
 	add_parameter(&path, "rule", why->filters.rule);
 	add_parameter(&path, "since", why->filters.since);
+	add_parameter(&path, "until", why->filters.until);
 	buffer_add(&path, "", 1);
 	if (path.failed)
 		return command_fail("why", "out of memory");
@@ -252,44 +268,148 @@ static bool read_date(const char *text, uint64_t *out_ns)
 	return true;
 }
 
-/* Replaces a date in why->filters.since by a time, which `time` holds. False if it is neither. */
-static bool check_since(struct why *why, struct buffer *time)
+/* Replaces a date in *text by a time, which `time` holds. Returns false, and reports it, if it is
+ * neither. */
+static bool check_time(const char *flag, const char **text, struct buffer *time)
 {
 	uint64_t time_ns;
 
-	if (!why->filters.since || since_parse(slice_of(why->filters.since), 0, &time_ns))
+	if (!*text || since_parse(slice_of(*text), 0, &time_ns))
 		return true;
-	if (!read_date(why->filters.since, &time_ns))
+	if (!read_date(*text, &time_ns)) {
+		command_fail("why",
+		             "%s: expected a span such as 1h, a date such as 2026-01-31, or a "
+		             "time such as 2026-01-31T10:00:00Z, found '%.80s'",
+		             flag, *text);
 		return false;
+	}
 	timestamp_add_date(time, time_ns);
 	buffer_add(time, "", 1);
-	why->filters.since = time->data;
+	if (time->failed) {
+		command_fail("why", "out of memory");
+		return false;
+	}
+	*text = time->data;
 	return true;
 }
 
-/* Returns the exit status. */
-static int check_and_list(struct why *why)
+/* Says how much of the files is listed. Returns the exit status. */
+static int report_extent(const struct why *why, const struct denial_files *files)
 {
-	struct buffer since = {0};
+	unsigned long long found = files->found, skipped = files->skipped, count = files->read_count;
+	struct buffer text = {0};
+
+	if (found == 0) {
+		no_denial_add_filters(&text, &why->filters);
+		buffer_add_text(&text, "; ");
+	}
+	buffer_printf(&text, "%.200s has %llu denial%s", why->path, count, count == 1 ? "" : "s");
+	buffer_add_text(&text, count > 0 ? ", the oldest of " : "");
+	if (count > 0)
+		timestamp_add_date(&text, files->oldest_ns);
+	if (skipped > 0)
+		buffer_printf(&text, ", and %llu line%s", skipped,
+		              skipped == 1 ? " that is none" : "s that are none");
+	buffer_add(&text, "", 1);
+	if (found > DENIALS_MAX)
+		command_fail("why", "only the newest %d of %llu are listed: see --since and --until; %s",
+		             DENIALS_MAX, found, text.failed ? "" : text.data);
+	else if (!text.failed && (found == 0 || skipped > 0) && !why->is_json)
+		command_fail("why", "%s", text.data);
+	buffer_free(&text);
+	return found > 0 ? 0 : 1;
+}
+
+/* Reads a time that check_time has admitted. */
+static uint64_t read_time(const char *text)
+{
+	uint64_t time_ns = 0;
+
+	if (text)
+		since_parse(slice_of(text), os_wall_ns(), &time_ns);
+	return time_ns;
+}
+
+/*
+ * Appends the digest of KEY, or KEY if it is a digest. Only a server with the secret of the files
+ * can make a digest. Returns the exit status.
+ */
+static int find_digest(struct why *why, struct buffer *digest)
+{
+	struct slice key = slice_of(why->filters.key);
+	char small_letters[DIGEST_LEN];
+	struct weir_error error;
 	int status;
 
-	if (!check_since(why, &since))
-		status =
-		    command_fail("why",
-		                 "--since: expected a span such as 1h, a date such as 2026-01-31, or a "
-		                 "time such as 2026-01-31T10:00:00Z, found '%.80s'",
-		                 why->filters.since);
-	else
-		status = since.failed ? command_fail("why", "out of memory") : list_denials(why);
-	buffer_free(&since);
+	if (hex_is_valid(key, DIGEST_LEN)) {
+		hex_lower(key, small_letters);
+		buffer_add(digest, small_letters, DIGEST_LEN);
+		return 0;
+	}
+	status = server_flags_open(&why->server, SERVER_HTTP, &error) == WEIR_OK
+	             ? digest_ask("why", &why->server, why->filters.key, digest)
+	             : command_fail("why", "%s", error.message);
+	server_flags_close(&why->server);
+	if (status != 0)
+		command_fail("why",
+		             "only the server that wrote the files knows the digest of KEY in them: name "
+		             "it by --server, or search without KEY, by --rule, --since and --until");
+	return status;
+}
+
+/* Lists the denials in files. Returns the exit status. */
+static int list_files(struct why *why)
+{
+	const struct denial_filters *wanted = &why->filters;
+	struct denial_filter filter = {.count_max = DENIALS_MAX,
+	                               .id = wanted->id ? slice_of(wanted->id) : SLICE(""),
+	                               .key = wanted->key ? slice_of(wanted->key) : SLICE(""),
+	                               .limit = wanted->limit ? slice_of(wanted->limit) : SLICE(""),
+	                               .rule = wanted->rule ? slice_of(wanted->rule) : SLICE(""),
+	                               .since_ns = read_time(wanted->since),
+	                               .until_ns = read_time(wanted->until)};
+	struct buffer digest = {0}, escaped = {0};
+	struct denial_files files = {0};
+	struct weir_error error;
+	int status = 0;
+
+	if (wanted->key)
+		status = find_digest(why, &digest);
+	buffer_add_json(&escaped, filter.key);
+	filter.key_digests = (struct slice){digest.data, digest.len};
+	filter.escaped_key = (struct slice){escaped.data, escaped.len};
+	if (status == 0 && denial_files_list(why->path, &filter, &files, &error) != WEIR_OK)
+		status = command_fail("why", "%s", error.message);
+	if (status == 0) {
+		print_list(why, (struct slice){files.json.data, files.json.len}, files.found);
+		status = report_extent(why, &files);
+	}
+	buffer_free(&files.json);
+	buffer_free(&escaped);
+	buffer_free(&digest);
+	return status;
+}
+
+/* Lists the denials of the server, or of files. Returns the exit status. */
+static int list_chosen(struct why *why)
+{
+	struct weir_error error;
+	int status;
+
+	if (why->path)
+		return list_files(why);
+	status = server_flags_open(&why->server, SERVER_HTTP, &error) == WEIR_OK
+	             ? list_denials(why)
+	             : command_fail("why", "%s", error.message);
+	server_flags_close(&why->server);
 	return status;
 }
 
 static int run_why(int argc, char **argv)
 {
 	struct why why = {0};
+	struct buffer since = {0}, until = {0};
 	struct arguments arguments;
-	struct weir_error error;
 	int flag, status;
 
 	arguments_begin(&arguments, &command_why, argc, argv);
@@ -302,6 +422,10 @@ static int run_why(int argc, char **argv)
 			why.filters.rule = arguments.value;
 		else if (flag == SINCE)
 			why.filters.since = arguments.value;
+		else if (flag == UNTIL)
+			why.filters.until = arguments.value;
+		else if (flag == PATH)
+			why.path = arguments.value;
 		else if (flag == JSON)
 			why.is_json = true;
 		else
@@ -312,10 +436,12 @@ static int run_why(int argc, char **argv)
 	why.filters.key = argv[optind]; /* NULL behind the last argument */
 	if (why.filters.key && !*why.filters.key)
 		return command_fail("why", "expected KEY, found an empty one");
-	status = server_flags_open(&why.server, SERVER_HTTP, &error) == WEIR_OK
-	             ? check_and_list(&why)
-	             : command_fail("why", "%s", error.message);
-	server_flags_close(&why.server);
+	status = check_time("--since", &why.filters.since, &since) &&
+	                 check_time("--until", &why.filters.until, &until)
+	             ? list_chosen(&why)
+	             : EXIT_USAGE;
+	buffer_free(&since);
+	buffer_free(&until);
 	return status;
 }
 
@@ -323,7 +449,8 @@ const struct command command_why = {
     .name = "why",
     .summary =
         "List the kept denials, newest first: of a key, by its name or digest, or of all keys.",
-    .uses = {"[KEY] [--id ID] [--limit NAME] [--rule NAME] [--since TIME] [--json] " SERVER_USE},
+    .uses = {"[KEY] [--file PATH] [--id ID] [--limit NAME] [--rule NAME] [--since TIME] "
+             "[--until TIME] [--json] " SERVER_USE},
     .note =
         "Without KEY, the last denials are listed with their keys, at most 1,000. A denial is\n"
         "found by its key, by each value of which the key is made, and by each value in the last\n"
@@ -331,10 +458,14 @@ const struct command command_why = {
         "of each denied request there. Without it, find denials by a limit without a key, or by\n"
         "a rule with another key, such as a header, by --limit or --rule. Write -- before a KEY\n"
         "that begins with -. With `denials: { headers: yes }` a denied answer over HTTP has its\n"
-        "id in x-weir-decision. --since takes a span such as 1h, a time such as\n"
-        "2026-01-31T10:00:00Z, Unix seconds, or a date such as 2026-01-31: the beginning of that\n"
-        "day in the time zone of this machine. Times are shown in UTC.",
-    .examples = {"weir why 203.0.113.9 --since 1h", "weir why --limit relief --since 10m",
+        "id in x-weir-decision. Memory keeps the last denials only. With a `file` for denials,\n"
+        "--file lists those of it and its older files, at most 1,000; only the digest of KEY,\n"
+        "unless KEY is a digest, is then asked of the server. --since and --until take a span\n"
+        "such as 1h, a time such as 2026-01-31T10:00:00Z, Unix seconds, or a date such as\n"
+        "2026-01-31: the beginning of that day in the time zone of this machine. Times are shown\n"
+        "in UTC.",
+    .examples = {"weir why 203.0.113.9 --since 1h",
+                 "weir why 203.0.113.9 --file denials.jsonl --since 2d",
                  "weir why --id 9fa7418724dded0b --json"},
     .exits = "0 if there are any, 1 if there is none, 2 on an error",
     COMMAND_FLAGS(flags),

@@ -3,16 +3,19 @@
  * be misspelled, or the server may have left out the denial or replaced it by newer ones; neither
  * means that the key was not denied.
  */
-#include "cli/remote/no_denial.h"
+#include "cli/remote/why/no_denial.h"
 
 #include <string.h>
 
 #include "base/number.h"
+#include "base/os/os.h"
 #include "base/text/misspelling.h"
+#include "base/time/timestamp.h"
 #include "cli/command.h"
 #include "cli/remote/call.h"
 #include "cli/remote/json_members.h"
 #include "rules/model.h"
+#include "rules/rate.h"
 
 #define ID_DIGITS 16
 
@@ -105,24 +108,31 @@ static bool report_unknown_rule(const char *name, const struct server_flags *ser
 	return report_unknown("rule", name, server, &call, compare_rules);
 }
 
-/* Appends how many denials the server keeps, since when, and how many it has left out. */
-static void add_extent(struct buffer *text, const struct server_flags *server)
+/*
+ * Appends how many denials the server keeps, since when, and how many it has left out. Returns when
+ * the oldest was if earlier ones may have been dropped for it, otherwise 0.
+ */
+static uint64_t add_extent(struct buffer *text, const struct server_flags *server)
 {
-	enum { KEPT, LEFT_OUT, OLDEST, COUNT };
+	enum { KEPT, LEFT_OUT, OLDEST, KEEP, COUNT };
 	const struct call call = {.method = "GET", .path = "/v1/status"};
 	struct json_member outer = {"denials", {0}};
-	struct json_member members[] = {{"kept", {0}}, {"left_out", {0}}, {"oldest", {0}}};
+	struct json_member members[] = {
+	    {"kept", {0}}, {"left_out", {0}}, {"oldest", {0}}, {"keep", {0}}};
 	struct http_reply reply = {0};
 	struct weir_error error;
 	unsigned long long kept, left_out;
+	uint64_t oldest_ns = 0;
 
 	if (call_server(server, &call, &reply, &error) == CALL_DONE &&
 	    json_members_read(call_body(&reply), &outer, 1) &&
 	    json_members_read(outer.value, members, COUNT)) {
 		struct slice oldest = json_value_text(members[OLDEST].value);
 
-		left_out = json_value_u64(members[LEFT_OUT].value);
 		kept = json_value_u64(members[KEPT].value);
+		left_out = json_value_u64(members[LEFT_OUT].value);
+		if (kept < json_value_u64(members[KEEP].value) || !timestamp_parse(oldest, &oldest_ns))
+			oldest_ns = 0;
 		buffer_printf(text, "; the server keeps %llu denial%s", kept, kept == 1 ? "" : "s");
 		buffer_add_text(text, oldest.len > 0 ? ", the oldest of " : "");
 		buffer_add_slice(text, oldest);
@@ -130,6 +140,7 @@ static void add_extent(struct buffer *text, const struct server_flags *server)
 			buffer_printf(text, ", and has left out %llu", left_out);
 	}
 	http_reply_free(&reply);
+	return oldest_ns;
 }
 
 static void add_filter(struct buffer *text, const char *before, const char *value,
@@ -137,6 +148,18 @@ static void add_filter(struct buffer *text, const char *before, const char *valu
 {
 	if (value)
 		buffer_printf(text, "%s%s%s", before, value, after);
+}
+
+void no_denial_add_filters(struct buffer *text, const struct denial_filters *filters)
+{
+	buffer_add_text(text, "no denial");
+	add_filter(text, " of '", filters->key, "'");
+	add_filter(text, " with the id '", filters->id, "'");
+	add_filter(text, " by the limit '", filters->limit, "'");
+	add_filter(text, " by the rule '", filters->rule, "'");
+	buffer_add_text(text, " is kept");
+	add_filter(text, " since ", filters->since, "");
+	add_filter(text, " until ", filters->until, "");
 }
 
 /* Ids and digests of keys look alike. */
@@ -155,17 +178,29 @@ int no_denial_report(const struct denial_filters *filters, const struct server_f
 		return EXIT_USAGE;
 	if (is_quiet)
 		return 1;
-	add_filter(&text, " of '", filters->key, "'");
-	add_filter(&text, " with the id '", filters->id, "'");
-	add_filter(&text, " by the limit '", filters->limit, "'");
-	add_filter(&text, " by the rule '", filters->rule, "'");
-	buffer_add_text(&text, " is kept");
-	add_filter(&text, " since ", filters->since, "");
+	no_denial_add_filters(&text, filters);
 	if (!filters->id && filters->key && looks_like_id(filters->key))
 		buffer_add_text(&text, "; if that is the id of a denial, use --id");
 	add_extent(&text, server);
 	buffer_add(&text, "", 1);
-	command_fail("why", "no denial%s", text.failed ? " is kept" : text.data);
+	command_fail("why", "%s", text.failed ? "no denial is kept" : text.data);
 	buffer_free(&text);
 	return 1;
+}
+
+void no_denial_report_missing(const struct denial_filters *filters,
+                              const struct server_flags *server, bool is_cut)
+{
+	struct buffer text = {0};
+	uint64_t since_ns = UINT64_MAX, oldest_ns = add_extent(&text, server);
+
+	if (filters->since && !since_parse(slice_of(filters->since), os_wall_ns(), &since_ns))
+		since_ns = UINT64_MAX;
+	buffer_add(&text, "", 1);
+	if (is_cut)
+		command_fail("why", "only the newest %d are listed: see --since, --until and --rule%s",
+		             DENIALS_MAX, text.failed ? "" : text.data);
+	else if (since_ns / NS_PER_S < oldest_ns / NS_PER_S && !text.failed)
+		command_fail("why", "older denials may be in its files only, see --file%s", text.data);
+	buffer_free(&text);
 }
