@@ -44,7 +44,7 @@ run: deps build
 	@echo
 	@exec $(BUILD)/weir serve -c examples/weir.yaml
 
-# What a change most likely broke, in a minute.
+# What a change most likely broke, in a minute and a half.
 check: test-deps set-up
 	@$(PYTHON) tests/check.py
 

@@ -1,4 +1,4 @@
-"""Builds what has changed, and runs what it most likely broke: in a minute, once all is built.
+"""Builds what has changed, and runs what it most likely broke: in a minute and a half, once all is built.
 
 All unit tests, the vectors, the models of the folders that were touched, and ten tests end to end. A folder
 was touched if one of its files differs from the last commit, or, if no file does, if that commit changed it.

@@ -364,17 +364,22 @@ bool algo_step_whole(const struct algo_limit *limit, const struct algo_call *cal
  */
 bool algo_has_step(const struct algo_limit *limit, algorithm_step *step);
 
+/* A time that never comes, or a wait without end. */
+#define ALGO_NEVER UINT64_MAX
+
 /**
  * Converts `state` from the layout `from` at now, for a store in which limits with other parameters
- * may use the key at the same time. A stored state must keep for them the units that a cut takes
- * off. So the result has all units, and may end later than the limit allows. If it would end so
- * late that it looks like one of a clock that was set back, it is cut, and must not be stored.
- * Returns the end of the state with all units. It differs from the end of `state` if that was cut,
- * and is UINT64_MAX if no time can say it.
+ * may use the key at the same time. Since these need all its units, none are cut off, and the
+ * result may end later than the limit allows. Returns
+ *
+ * - the end of `state`: it has all units, and may be stored
+ * - another end, that of all units: `state` was cut, since it ended so late that it would look like
+ *   one of a clock that was set back; it must not be stored
+ * - ALGO_NEVER: the same, and no time can say the end of all units
  */
 uint64_t algo_convert_now(const struct algo_limit *limit, const struct algo_layout *from,
                           uint64_t now_ns, struct algo_state *state);
-#define ALGO_NEVER UINT64_MAX
+
 /**
  * The shortest wait of a request for any state of its key, if it charges the key `earlier` units
  * before; or ALGO_NEVER if that is surely longer than the limit lets a request wait.

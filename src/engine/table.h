@@ -20,7 +20,7 @@ struct weir_table {
 	struct waitlist *waiting; /* the requests of this process that wait, or NULL */
 };
 
-/* engine_remote_store where either has named one. Apart: checks in memory have no room for it. */
+/* engine_remote_store where either has named one. Not inlined, to keep checks in memory short. */
 __attribute__((noinline, unused)) static struct store *
 engine_named_store(const struct weir_table *table, const struct weir_limit *limit)
 {

@@ -1,7 +1,7 @@
 /*
  * timeout.c: checks at each tick whether a connection exceeds the timeout that its state has, and
- * ends it then. There is one for a connection that is idle, one in which a request arrives or an
- * answer is written, one that closes, and one beyond the greatest number of connections.
+ * ends it then. Five states have one: idle, a request arriving, an answer being written, closing,
+ * and above the maximum number of connections.
  */
 #include "net/internal.h"
 

@@ -20,11 +20,11 @@ enum request_kind {
 	REQUEST_INTERIM,    /* the codec answers part of a request before all of it has arrived */
 	REQUEST_HEALTH,     /* /healthz */
 	REQUEST_READY,      /* /readyz */
-	REQUEST_METRICS,    /* /metrics; the first of the pages, see server/admin/page.h */
+	REQUEST_METRICS,    /* /metrics */
 	REQUEST_LIMITS,     /* /v1/limits */
 	REQUEST_TOP,        /* /v1/top */
 	REQUEST_POLICY,     /* /dump/policy */
-	REQUEST_COUNTERS,   /* /dump/counter; the last page */
+	REQUEST_COUNTERS,   /* /dump/counter */
 	REQUEST_EVENTS,     /* /v1/events: the reply begins a stream of all later events */
 	REQUEST_SHED,       /* sets the share that a limit denies */
 	REQUEST_FORCE,      /* sets the phase of a breaker's key, whatever its window says */
@@ -40,12 +40,23 @@ enum request_kind {
 	                    login, the user that the connection had when it began */
 	REQUEST_DENIALS, /* /v1/denials: those that are kept */
 	REQUEST_DIGEST,  /* /v1/key: what stands for a key where its name is not shown */
-	REQUEST_STATUS,  /* /v1/status: what the server runs; a page, too */
+	REQUEST_STATUS,  /* /v1/status: what the server runs */
 	REQUEST_RELOAD,  /* /v1/reload: reads the files again, and answers when that is done */
 	REQUEST_STATS,   /* /v1/stats: what each limit has allowed and denied in each second */
 	REQUEST_DASHBOARD, /* /: a page for operators, which asks for all it shows by itself */
 	REQUEST_KIND_COUNT
 };
+
+/* Sets of kinds. Their answers are long, and the same for all who ask at once (admin/page.h): */
+#define REQUEST_PAGE_KINDS                                                                         \
+	(1u << REQUEST_METRICS | 1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY |     \
+	 1u << REQUEST_COUNTERS | 1u << REQUEST_STATUS | 1u << REQUEST_STATS |                         \
+	 1u << REQUEST_DASHBOARD)
+/* They show or change all limits, so users of some limits may not make them: */
+#define REQUEST_ALL_LIMITS_KINDS                                                                   \
+	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
+	 1u << REQUEST_EVENTS | 1u << REQUEST_DENIALS | 1u << REQUEST_STATUS | 1u << REQUEST_RELOAD |  \
+	 1u << REQUEST_STATS | 1u << REQUEST_DASHBOARD)
 
 /* The permission that a request needs, from the least to the most. */
 enum request_class {

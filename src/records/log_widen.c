@@ -41,8 +41,8 @@ static struct log_view view_of_closed(const struct record *record, struct cell h
 
 /*
  * Counts the entries before the header, back to the one marked FIRST, or to the end of the ring, or
- * to a stale cell: a refund has moved the header back from there, so its entry comes after older
- * ones, but has a later name than the entry that is read before it.
+ * to a stale cell. A refund moves the header back and leaves stale cells behind it: such a cell has
+ * a later name than the next newer entry.
  */
 static unsigned count_entries(const struct log_view *view)
 {

@@ -308,8 +308,8 @@ static void bind_fields(struct run *run)
 }
 
 /*
- * Widens each timeline until it has at most `intervals_max`, and to the widest so far. So the first
- * pass finds the width that all need, and the second one brings those to it that came before.
+ * Brings all timelines to one width of interval, in which each has at most `intervals_max`. The
+ * first pass finds the width, the second one widens those that the first left narrower.
  */
 void replay_widen(const struct replay *replay, size_t intervals_max)
 {

@@ -34,7 +34,7 @@ def redis(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def group(redis, tmp_path_factory):
-    servers = start(redis, tmp_path_factory.mktemp("fleet"))
+    servers = start(redis, tmp_path_factory.mktemp("servers"))
     yield servers
     for server in servers:
         assert server.stop() == 0
@@ -191,10 +191,10 @@ def test_all_keys_at_redis_expire_and_lost_scripts_are_loaded_again(redis, group
     redis.client.script_flush()
     fail(group[0], "one", key)
     opened(group, "one", key)
-    names = list(redis.client.scan_iter("weir:fleet:*"))
+    names = list(redis.client.scan_iter("weir:quorum:*"))
     assert names and all(redis.client.pttl(name) > 0 for name in names)
     assert {name.rsplit(":", 1)[0] for name in names} <= {
-        f"weir:fleet:{{{limit}}}" for limit in ("up", "one", "soon", "three", "grows", "lost")}
+        f"weir:quorum:{{{limit}}}" for limit in ("up", "one", "soon", "three", "grows", "lost")}
 
 
 @pytest.mark.parametrize("ends", ["stop", "kill"])
@@ -205,7 +205,7 @@ def test_one_bad_server_that_restarts_opens_nothing_and_a_second_one_does(redis,
 
     def votes():
         """Whether a server with a new id has voted; then the key's state includes that vote."""
-        state = (redis.client.hget("weir:fleet:{up}:keys", key) or "").split()
+        state = (redis.client.hget("weir:quorum:{up}:keys", key) or "").split()
         found = {one.split(":")[0] for one in state[7:]} - voters
         voters.update(found)
         return found and state[0] == "closed"

@@ -58,7 +58,7 @@ def configuration(redis):
 
 @pytest.fixture(scope="session")
 def servers(shared_redis, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("fleet")
+    directory = tmp_path_factory.mktemp("servers")
     servers = [Server(config=configuration(shared_redis), directory=directory)
                for _ in range(SERVERS)]
     yield servers

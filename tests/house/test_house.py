@@ -160,6 +160,14 @@ def test_the_table_of_folders_is_complete_and_in_layers():
     assert cycles({folder: set(others) for folder, others in table.items()}) == {}
 
 
+def test_the_table_of_subfolders_is_complete():
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .* \|$", (ROOT / "docs/design/architecture.md").read_text(), re.M)
+    table = {folder: set(re.findall(r"`(\w+)`", text)) for folder, text in rows}
+    for folder in SRC.iterdir():
+        subfolders = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
+        assert table.get(folder.name, set()) >= subfolders, folder
+
+
 @pytest.mark.parametrize("folder", sorted(sees()))
 def test_a_folder_includes_what_it_sees(folder):
     allowed = {folder, *sees()[folder]}

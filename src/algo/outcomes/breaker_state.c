@@ -37,7 +37,7 @@ const char *breaker_cause_text(enum algo_cause cause)
 	    [ALGO_BY_TIME] = "time_over",
 	    [ALGO_BY_FORCE] = "forced",
 	    [ALGO_BY_RESET] = "reset",
-	    [ALGO_BY_GROUP] = "fleet",
+	    [ALGO_BY_GROUP] = "quorum",
 	};
 
 	return texts[cause];

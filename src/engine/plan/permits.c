@@ -379,10 +379,10 @@ static bool refunds_cost(const struct plan *plan, const struct plan_step *step)
 }
 
 /*
- * Completes the call that refunds a step by permit, which is an ALGO_REFUND before: its operation,
- * its cost, which is 0 if the permit does not cover it, and the outcome for limits that judge
- * requests by it. A charge in another server's memory is ended there (engine_settle); here only the
- * outcome is counted.
+ * Completes the call that refunds a step by permit, an ALGO_REFUND so far. Sets its operation, its
+ * cost (0 if the permit doesn't cover the step), and the outcome for limits that judge requests by
+ * it. A charge in another server's memory is ended there (engine_settle); here only the outcome is
+ * counted.
  */
 void permits_fill_call(const struct plan *plan, const struct plan_step *step,
                        struct algo_call *call)

@@ -105,35 +105,48 @@ struct plan {
 	unsigned char op;    /* enum algo_op */
 	unsigned char stage; /* enum plan_stage */
 	signed char status;  /* when done: 0, or the error of a store, after which it has no charges */
-	unsigned char queue_position : 3; /* enum wait_position; WAIT_NEW when it was prepared */
-	bool respects_queue : 1;          /* it may wait, and does not overtake requests that wait */
-	bool wants_permit : 1;            /* see engine_want_permit */
-	bool permit_is_valid : 1; /* by permit: refunds every charge in memory, not only the entries of
-	                             concurrency limits. In a report: the limits that judge count it */
-	bool none_refused : 1;    /* no step of the stage was refused so far */
+	/* enum wait_position; WAIT_NEW when it was prepared */
+	unsigned char queue_position : 3;
+	/* it may wait, and does not overtake requests that wait */
+	bool respects_queue : 1;
+	/* see engine_want_permit */
+	bool wants_permit : 1;
+	/* by permit: refunds every charge in memory, not only the entries of concurrency limits; in a
+	 * report: the limits that judge count it */
+	bool permit_is_valid : 1;
+	/* no step of the stage was refused so far */
+	bool none_refused : 1;
 	bool cancelled : 1;
-	bool has_remote_steps : 1; /* a step was at a remote store when the plan was prepared */
-	bool needs_claim : 1; /* by permit: only one of all servers may refund it, so it is claimed at
-	                      context->claim_store before its charges in memory are refunded */
-	bool submitted : 1;   /* the stage's remote steps have been submitted */
-	bool steps_are_independent : 1; /* a refused step does not stop the others; a log that is full
-	                          replaces its oldest uses */
-	bool decides_every_step : 1;    /* step_decisions gets the result of every step, also behind a
-	                             refused    one */
-	bool peek_adds_earlier_charges : 1; /* a step's peek asks for the charges of earlier steps on
-	                                       its key, too */
-	bool first_refusal_decides : 1;     /* as with RULES_FIRST, the first refused step decides */
-	unsigned char feedback : 2; /* of a refund: the cost of a step is rule->feedback[feedback - 1];
-	                               0 for plan->cost */
-	unsigned char execute_passes : 3; /* set of the passes that the steps are in, see stage.h */
-	bool has_shadow : 1;              /* a step belongs to a shadow rule */
-	unsigned char outcome : 2;        /* of engine_report: enum weir_outcome */
-	bool cost_exceeds_limit : 1; /* with `first_refusal_decides`: a limit behind the steps could
-	                                never grant its cost. The plan ends with ECOST if none of its
-	                                steps is refused */
-	bool has_attributes : 1;     /* `attributes` is set, in place of `direct_step` */
-	unsigned short
-	    sender : 10; /* the caller's own number of the sender; the engine does not use it */
+	/* a step was at a remote store when the plan was prepared */
+	bool has_remote_steps : 1;
+	/* by permit: only one of all servers may refund it, so it is claimed at context->claim_store
+	 * before its charges in memory are refunded */
+	bool needs_claim : 1;
+	/* the stage's remote steps have been submitted */
+	bool submitted : 1;
+	/* a refused step does not stop the others; a log that is full replaces its oldest uses */
+	bool steps_are_independent : 1;
+	/* step_decisions gets the result of every step, also of those behind a refused one */
+	bool decides_every_step : 1;
+	/* a step's peek asks for the charges of earlier steps on its key, too */
+	bool peek_adds_earlier_charges : 1;
+	/* as with RULES_FIRST, the first refused step decides */
+	bool first_refusal_decides : 1;
+	/* of a refund: the cost of a step is rule->feedback[feedback - 1]; 0 for plan->cost */
+	unsigned char feedback : 2;
+	/* set of the passes that the steps are in, see stage.h */
+	unsigned char execute_passes : 3;
+	/* a step belongs to a shadow rule */
+	bool has_shadow : 1;
+	/* of engine_report: enum weir_outcome */
+	unsigned char outcome : 2;
+	/* with `first_refusal_decides`: a limit behind the steps could never grant its cost. The plan
+	 * ends with ECOST if none of its steps is refused */
+	bool cost_exceeds_limit : 1;
+	/* `attributes` is set, in place of `direct_step` */
+	bool has_attributes : 1;
+	/* the caller's own number of the sender; the engine does not use it */
+	unsigned short sender : 10;
 	struct submission *submission; /* its steps at remote stores, or NULL */
 	uint64_t cost;
 	union {
@@ -144,10 +157,10 @@ struct plan {
 		uint64_t awaited_key_hash; /* hash of the key that it waits for, or waited for last */
 		uint64_t latency_ns;       /* of engine_report: the latency, or 0 for the permit's age */
 	};
-	struct permit
-	    permit; /* acquire: the permit that it gets; refund: the permit that is refunded */
-	struct plan_step
-	    *refused_step; /* the step that denies the plan or that it waits for, or NULL */
+	/* acquire: the permit that it gets; refund: the permit that is refunded */
+	struct permit permit;
+	/* the step that denies the plan or that it waits for, or NULL */
+	struct plan_step *refused_step;
 	struct weir_decision *step_decisions; /* memory for the decision of each step, or NULL */
 	/*
 	 * The rule that answers without limits, or NULL; with `first_refusal_decides` only if no step

@@ -79,7 +79,7 @@ void exchange_key(struct buffer *out, const char *prefix, const struct exchange 
 {
 	buffer_add_text(out, prefix);
 	command_key(out,
-	            exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "fleet:",
+	            exchange->operation.step.call.op == ALGO_EXCHANGE_REPORTS ? "reports:" : "quorum:",
 	            slice_of(exchange->operation.limit_name), key_suffixes[0]);
 }
 

@@ -91,7 +91,7 @@ bool exchange_read_report(struct slice *answer, struct slice *report);
 /* For store clients: */
 
 /**
- * Appends the name of the first of its keys, prefix:fleet:{LIMIT}:keys. The others differ in the
+ * Appends the name of the first of its keys, prefix:quorum:{LIMIT}:keys. The others differ in the
  * last word.
  */
 void exchange_key(struct buffer *out, const char *prefix, const struct exchange *exchange);

@@ -18,10 +18,10 @@
 #include "redis/network/transport.h"
 
 #define DIALER_ADDRESSES_MAX 16 /* the most addresses of a name that are tried */
-/* From one attempt to the next, unless there are so many that all of them need half of ... */
-#define DIALER_DELAY_NS UINT64_C(250000000)
-/* ... the time that a dialer may take until Redis has accepted the greeting. */
+/* A dialer may take so long until Redis has accepted the greeting. */
 #define DIALER_TIME_NS UINT64_C(1000000000)
+/* From one attempt to the next; less with many addresses: all begin within half of that time. */
+#define DIALER_DELAY_NS UINT64_C(250000000)
 
 /* The server that a dialer connects to. */
 struct dialer_target {

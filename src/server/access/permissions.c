@@ -21,12 +21,6 @@ static void log_refused_proxy(struct decider *decider, const struct work *work, 
 	                work->conn, message);
 }
 
-/* Requests that show or change all limits. Users of some limits may not make them. */
-#define KINDS_FOR_ALL_LIMITS                                                                       \
-	(1u << REQUEST_LIMITS | 1u << REQUEST_TOP | 1u << REQUEST_POLICY | 1u << REQUEST_COUNTERS |    \
-	 1u << REQUEST_EVENTS | 1u << REQUEST_DENIALS | 1u << REQUEST_STATUS | 1u << REQUEST_RELOAD |  \
-	 1u << REQUEST_STATS | 1u << REQUEST_DASHBOARD)
-
 /* Checks what the user may do. Returns 0 or an error, with a message. */
 static int check_user(const struct decider *decider, const struct request *r,
                       struct weir_error *error)
@@ -39,7 +33,7 @@ static int check_user(const struct decider *decider, const struct request *r,
 		return error->status;
 	}
 	status = user_check(user, r->class, error);
-	if (status == WEIR_OK && user && user->limits && 1u << r->kind & KINDS_FOR_ALL_LIMITS)
+	if (status == WEIR_OK && user && user->limits && 1u << r->kind & REQUEST_ALL_LIMITS_KINDS)
 		status = error_set(error, WEIR_EPERM,
 		                   "expected a user of all limits, which this concerns, found '%s'",
 		                   user->rule->name);

@@ -11,9 +11,7 @@
 
 static inline bool page_is_requested(const struct request *request)
 {
-	return (request->kind >= REQUEST_METRICS && request->kind <= REQUEST_COUNTERS) ||
-	       request->kind == REQUEST_STATUS || request->kind == REQUEST_STATS ||
-	       request->kind == REQUEST_DASHBOARD;
+	return 1u << request->kind & REQUEST_PAGE_KINDS;
 }
 
 /** About how many bytes the page takes. */

@@ -237,9 +237,9 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 
 /*
  * Sets for the engine how long the work may still wait, and its position in the queue. The first
- * waiter of a key usually lets requests go ahead once that wait for another of its keys. One that
- * came from another key's queue joined this one at its end, so it has done that. If a reload has
- * replaced the configuration, drops limits that are gone.
+ * waiter of a key usually lets requests go ahead once that wait for another of its keys. A waiter
+ * that moved here from another key's queue was put last, so it has let them go already. If a reload
+ * has replaced the configuration, drops limits that are gone.
  */
 void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
 {

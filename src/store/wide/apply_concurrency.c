@@ -171,8 +171,8 @@ __attribute__((noinline)) static void release_newest_leases(struct lease_view *v
 }
 
 /*
- * Releases `cost` leases: of the permit with this id, or if that is 0, of leases without a permit's
- * id those that end at `until_ns`, or if that is 0, too, the newest ones. A reset releases all.
+ * Releases `cost` leases. With a permit's id: those of the permit. Without: leases of no permit,
+ * those that end at `until_ns` or, if that is 0, the newest ones. A reset releases all.
  */
 static void release_or_reset(struct lease_view *view, const struct algo_call *call,
                              struct algo_decision *out)

@@ -20,7 +20,7 @@
 
 static struct algo_notification notification;
 
-/* While the fleet is there. */
+/* While the other servers are there. */
 static uint64_t call(struct algo_call call, uint64_t now_ns)
 {
 	notification = (struct algo_notification){0};
@@ -98,7 +98,7 @@ static void test_after_the_sleep_a_request_wants_a_probe(void **context)
 	report(permit_ns, WEIR_OUTCOME_SUCCESS, NOW + S);
 	assert_int_equal(notification.good, 1);
 	assert_int_equal(notification.since_ns, NOW + S);
-	assert_int_equal(out.phase, BREAKER_HALF_OPEN); /* the fleet closes it */
+	assert_int_equal(out.phase, BREAKER_HALF_OPEN); /* the group closes it */
 
 	say(ALGO_GROUP_PROBES, 2, NOW + S);
 	acquire(NOW + S);
@@ -162,7 +162,7 @@ static void test_the_group_does_not_change_a_forced_phase(void **context)
 	end();
 }
 
-/* Spent probes of a fleet that went away would else keep it half-open for a day. */
+/* Spent probes of a group that went away would else keep it half-open for a day. */
 static void test_half_open_is_not_stuck_without_its_group(void **context)
 {
 	uint64_t permit_ns;
@@ -185,7 +185,7 @@ static void test_half_open_is_not_stuck_without_its_group(void **context)
 	end();
 }
 
-/* A fleet that says that a key is closed needs no record for it. */
+/* A group that says that a key is closed needs no record for it. */
 static void test_a_closed_key_needs_no_cell(void **context)
 {
 	struct weir_table_stats stats;
