@@ -9,7 +9,7 @@ TEST_PACKAGES = clang libclang-rt-14-dev libcmocka-dev libjansson-dev redis-serv
 	g++ libc6-dev-arm64-cross python3-venv spin tcc libmicrohttpd-dev caddy haproxy chromium \
 	php-cli php-fpm php-redis iproute2 openssl whois nghttp2-client wamerican \
 	$(call unless,npm,nodejs npm) $(call unless,go,golang-go) \
-	systemd man-db groff zsh fish zstd
+	systemd man-db groff zsh fish zstd valgrind
 DEB_PACKAGES = build-essential debhelper dpkg-dev
 RELEASE_PACKAGES = mmdebstrap git python3 util-linux
 RELEASE_TEST_PACKAGES = crun rpm cpio binutils curl iproute2 redis-server redis-tools openssl lintian systemd python3-venv \
