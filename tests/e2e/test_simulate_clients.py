@@ -142,6 +142,40 @@ rules:
     assert parts[0] < 0.6 and 0.95 < parts[1] < 1.05, parts
 
 
+THROTTLED = """
+limits: {{ shed: {{ algorithm: throttle, k: 1.1, window: 10s }}, wide: {{ algorithm: token_bucket, rate: 1000000/s }},
+          each: {{ algorithm: token_bucket, rate: 1000000/s }} }}
+rules:
+  - {{ name: high, match: {{ ip: 10.0.0.0-10.0.0.99 }}, limits: [{limits}]{high} }}
+  - {{ name: low, match: {{ ip: 10.0.0.100-10.0.3.231 }}, limits: [{limits}]{low} }}
+  - {{ name: of high, match: {{ ip: 10.0.0.0-10.0.0.99 }}, limits: [each], mode: shadow }}
+  - {{ name: of low, match: {{ ip: 10.0.0.100-10.0.3.231 }}, limits: [each], mode: shadow }}
+"""
+
+
+@plain_build_only
+@pytest.mark.parametrize("limits", ["wide, shed", "shed, wide"])
+def test_a_throttle_sheds_clients_of_low_priority(tmp_path, limits):
+    """As the test before: a client that passes makes fewer attempts. Another limit that grants all takes none of them."""
+    config = tmp_path / "weir.yaml"
+    flags = ("--clients", "1000", "--timeout", "200ms", "--backend", "4,10ms,0", "--overload", "1", "-c", config)
+    parts = []
+    for high, low in (", priority: 1", ", priority: 8"), ("", ""):
+        config.write_text(THROTTLED.format(limits=limits, high=high, low=low))
+        report = simulate(*flags)
+        shadow, throttle, found = report["shadow"], report["limits"]["shed"], configurations(report)["the rules"]
+        attempts = [sum(found[part][what] for part in ("before", "overload", "after"))
+                    for what in ("attempts", "denied")]
+        assert [throttle["allowed"] + throttle["denied"], throttle["denied"]] == attempts
+        assert shadow["of high"]["asked"] + shadow["of low"]["asked"] == attempts[0]
+        parts.append(shadow["of high"]["asked"] / 100 / (shadow["of low"]["asked"] / 900))
+    assert parts[0] < 0.6 and 0.95 < parts[1] < 1.05, parts
+    if limits == "wide, shed":  # the throttle draws as often as alone
+        config.write_text(THROTTLED.format(limits="shed", high=high, low=low))
+    again = configurations(simulate(*flags))["the rules"]
+    assert again["timeline"] == found["timeline"]
+
+
 def test_a_shadow_rule_on_the_limit_of_another_rule_takes_places_as_in_the_server(tmp_path):
     config = tmp_path / "weir.yaml"
     config.write_text("""
