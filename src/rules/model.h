@@ -327,6 +327,12 @@ static inline const char *rules_reserved_name(struct slice name)
 	return NULL;
 }
 
+/** The name of the limit in denials: CL.THROTTLE and THROTTLE share their counts, and the first. */
+static inline struct slice rules_denied_name(struct slice name)
+{
+	return rules_reserved_name(name) ? SLICE("CL.THROTTLE") : name;
+}
+
 /**
  * An empty configuration with the defaults, or NULL. Exported from libweir for
  * libweir_rules alone, under a node of this very release: this struct is not

@@ -67,6 +67,13 @@ def test_a_denial_that_newer_ones_have_pushed_out_of_memory_is_found_in_the_file
     assert "only the server that wrote the files knows the digest of KEY in them" in nobody.stderr
 
 
+@pytest.mark.parametrize("limit", ["THROTTLE", "CL.THROTTLE"])
+def test_both_names_of_requests_that_bring_their_limit_find_their_denials(tmp_path, limit):
+    path = tmp_path / "denials.jsonl"
+    path.write_text(lines_of({"limit": "CL.THROTTLE", "rule": ""}, {"id": "f" * 16}))
+    assert listed("--limit", limit, "--file", str(path)) == [LINE["id"]]
+
+
 def test_files_are_searched_from_the_newest_to_the_oldest_and_others_are_not(tmp_path):
     path = tmp_path / "d"
     path.write_text(lines_of(*numbered([7, 8])))

@@ -40,19 +40,13 @@ static struct slice write_digests(const struct worker_shared *shared, struct sli
 	return (struct slice){out, n * DENIAL_DIGEST};
 }
 
-/* CL.THROTTLE and THROTTLE share their counts, and their denials are kept under one name. */
-static struct slice counted_limit(struct slice name)
-{
-	return rules_reserved_name(name) ? SLICE("CL.THROTTLE") : name;
-}
-
 void denial_list_finish(struct decider *decider, struct work *work, struct reply *reply)
 {
 	const struct request *request = work->full_request;
 	const struct worker_shared *shared = decider->shared;
 	struct denial_filter filter = {.id = request->denial_id,
 	                               .key = request->key,
-	                               .limit = counted_limit(request->limit),
+	                               .limit = rules_denied_name(request->limit),
 	                               .rule = request->name,
 	                               .count_max = request->top_count};
 	char digests[(DIGEST_KEYS_MAX + 1) * DENIAL_DIGEST + 1];

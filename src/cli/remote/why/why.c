@@ -18,6 +18,7 @@
 #include "cli/remote/why/no_denial.h"
 #include "cli/remote/table.h"
 #include "client/http_client.h"
+#include "rules/model.h"
 #include "rules/rate.h"
 
 #define DIGEST_LEN 16
@@ -364,7 +365,7 @@ static int list_files(struct why *why)
 	struct denial_filter filter = {.count_max = DENIALS_MAX,
 	                               .id = wanted->id ? slice_of(wanted->id) : SLICE(""),
 	                               .key = wanted->key ? slice_of(wanted->key) : SLICE(""),
-	                               .limit = wanted->limit ? slice_of(wanted->limit) : SLICE(""),
+	                               .limit = rules_denied_name(slice_of(wanted->limit ?: "")),
 	                               .rule = wanted->rule ? slice_of(wanted->rule) : SLICE(""),
 	                               .since_ns = read_time(wanted->since),
 	                               .until_ns = read_time(wanted->until)};
