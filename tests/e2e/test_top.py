@@ -16,6 +16,7 @@ import time
 import pytest
 from harness import PATIENCE, WEIR, one_thread, until, weir
 from test_hostile_answers import ESCAPES, fake_server, http, is_safe
+from test_users import user
 
 pytestmark = one_thread
 
@@ -56,7 +57,25 @@ def test_one_frame_has_limits_breakers_and_keys(busy):
     assert re.match(r"weir \S+, ready: (about|fewer than) \d+ of 1000000 keys, [\d.]+ MB, \d+ connections, 0 requests wait\n", done.stdout)
     assert "open breakers: back db-1\n" in done.stdout
     assert re.search(row, done.stdout, re.M), done.stdout
-    assert re.search(r"^ann\\x1b\[2J +login +\d+$", done.stdout, re.M) and is_safe(done.stdout)
+    assert re.search(r"^ann\\x1b\[2J +login +\d+ +0 of 1$", done.stdout, re.M) and is_safe(done.stdout)
+
+
+def test_an_adaptive_limit_shows_what_a_secret_key_has_left(serve):
+    server = serve(config="""
+limits: { ad: { algorithm: adaptive, initial: 2, min: 1, max: 3 } }
+rules: [{ key: [header.x-api-key], limits: [ad] }]
+""")
+    server.post("/v1/batch", [{"attributes": {"header.x-api-key": "k1"}}] * 5)
+    digest = server.post("/v1/key", {"key": "k1"}).json["digest"]
+    assert re.search(rf"^KEY DENIED MOST +LIMIT +DENIED +LEFT\n{digest} +ad +\d+ +0 of 2$", top(server, "--once").stdout, re.M)
+
+
+def test_a_user_who_may_not_ask_sees_no_such_column(serve):
+    server = serve(config=CONFIG + "users:\n" + user("all", token="all", may=["ask", "admin"]) + user("adm", token="adm", may=["admin"]))
+    server.get("/v1/batch", {"Authorization": "Bearer all"}, "POST", json.dumps([{"limit": "login", "key": "k"}] * 9))
+    for name, columns in (("all", r"k +login +\d+ +0 of 1"), ("adm", r"k +login +\d+")):
+        done = weir("top", "--once", "--server", f"127.0.0.1:{server.http}", env={"WEIR_TOKEN": name})
+        assert done.returncode == 0 and re.search(f"^{columns}$", done.stdout, re.M), done
 
 
 def test_a_store_that_is_away_is_shown(serve, start_redis):
@@ -176,7 +195,8 @@ def test_no_server_or_no_right_is_an_error(serve):
 def test_hostile_answers_are_printed_safely(flags):
     stats = {"limits": [{"limit": ESCAPES * 50, "allowed": [10**30, -1, "x"], "denied": {}}] * 1000, "others": 7}
     keys = [{"key": ESCAPES, "limit": ESCAPES, "denied": 1.5}] * 1000
-    answers = iter([http({"version": ESCAPES, "open_breakers": [7] * 100}), http(stats), http(keys)])
+    answers = iter([http({"version": ESCAPES, "open_breakers": [7] * 100, "recovering_breakers": [{"phase": ESCAPES * 9}] * 9}), http(stats), http(keys),
+                    http([7, {"quota": 1.5, "remaining": ESCAPES}, {"quota": 1}])])
     with fake_server(lambda client: client.sendall(next(answers))) as address:
         done = weir("top", "--server", address, *flags)
     assert (done.returncode, done.stderr) == (0, "") and is_safe(done.stdout)

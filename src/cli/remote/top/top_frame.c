@@ -218,14 +218,65 @@ static void add_limits(struct table *table, struct slice stats)
 		add_limit_row(table, members[1].value, "(others)");
 }
 
-static void add_keys(struct table *table, struct slice top)
+/*
+ * Asks for the state of the listed keys, in their order. Returns the list of answers, or no data if
+ * there are no keys or no answers: peeks are for users who may ask.
+ */
+static struct slice ask_states(const struct server_flags *server, struct slice top,
+                               struct http_reply *reply)
 {
+	struct call call = {.method = "POST", .path = "/v1/batch"};
+	struct buffer body = {0};
+	struct weir_error error;
 	struct json list;
-	struct slice item;
+	struct slice item, states = {NULL, 0};
+
+	buffer_add(&body, "[", 1);
+	if (json_list_open(&list, top))
+		for (size_t n = 0; n < KEYS_MAX && json_list_next(&list, &item); n++) {
+			struct json_member members[] = {{"key", {0}}, {"limit", {0}}};
+
+			json_members_read(item, members, 2);
+			buffer_add_text(&body,
+			                n > 0 ? ",{\"op\":\"peek\",\"key\":" : "{\"op\":\"peek\",\"key\":");
+			buffer_add_slice(&body, members[0].value);
+			buffer_add_text(&body, ",\"limit\":");
+			buffer_add_slice(&body, members[1].value);
+			buffer_add(&body, "}", 1);
+		}
+	buffer_add(&body, "]", 1);
+	call.body = (struct slice){body.data, body.len};
+	if (!body.failed && body.len > 2 && call_server(server, &call, reply, &error) == CALL_DONE &&
+	    json_is_valid(call_body(reply)))
+		states = call_body(reply);
+	buffer_free(&body);
+	return states;
+}
+
+/* Adds what a key has left, such as the free places of an adaptive limit. */
+static void add_state(struct table *table, struct slice state)
+{
+	struct json_member members[] = {{"quota", {0}}, {"remaining", {0}}};
+
+	if (json_members_read(state, members, 2) && json_value_u64(members[0].value) > 0)
+		table_printf(table, "%llu of %llu", (unsigned long long)json_value_u64(members[1].value),
+		             (unsigned long long)json_value_u64(members[0].value));
+	else
+		table_add(table, SLICE("-"));
+}
+
+/* Adds the keys that are denied most, and what they have left if the table has a column for it. */
+static void add_keys(struct table *table, struct slice top, struct slice states)
+{
+	struct json list, state_list;
+	struct slice item, state;
+	bool has_states = table->columns == 4 && json_list_open(&state_list, states);
 
 	table_add(table, SLICE("KEY DENIED MOST"));
 	table_add(table, SLICE("LIMIT"));
 	table_add(table, SLICE("DENIED"));
+	if (table->columns == 4)
+		table_add(table, SLICE("LEFT"));
 	if (!json_list_open(&list, top))
 		return;
 	for (size_t n = 0; n < KEYS_MAX && json_list_next(&list, &item); n++) {
@@ -235,21 +286,29 @@ static void add_keys(struct table *table, struct slice top)
 		table_add(table, json_value_key(members[0].value));
 		table_add(table, json_value_text(members[1].value));
 		table_printf(table, "%llu", (unsigned long long)json_value_u64(members[2].value));
+		has_states = has_states && json_list_next(&state_list, &state);
+		if (table->columns == 4)
+			add_state(table, has_states ? state : SLICE("null"));
 	}
 }
 
-static void add_text_frame(struct buffer *out, struct slice answers[ANSWERS])
+static void add_text_frame(struct buffer *out, const struct server_flags *server,
+                           struct slice answers[ANSWERS])
 {
 	struct table lines = {.columns = 1}, limits = {.columns = 4}, keys = {.columns = 3};
+	struct http_reply reply = {0};
+	struct slice states = ask_states(server, answers[TOP], &reply);
 	struct status_lists lists;
 
+	keys.columns += states.data != NULL;
 	limits.is_number[1] = limits.is_number[2] = limits.is_number[3] = keys.is_number[2] = true;
+	keys.is_number[3] = true;
 	add_first_line(&lines, answers[STATUS], &lists);
 	add_stores(&lines, lists.stores);
 	add_breakers(&lines, "open", lists.breakers);
 	add_breakers(&lines, "recovering", lists.recovering);
 	add_limits(&limits, answers[STATS]);
-	add_keys(&keys, answers[TOP]);
+	add_keys(&keys, answers[TOP], states);
 	table_write(&lines, out);
 	buffer_add(out, "\n", 1);
 	table_write(&limits, out);
@@ -258,6 +317,7 @@ static void add_text_frame(struct buffer *out, struct slice answers[ANSWERS])
 	table_free(&lines);
 	table_free(&limits);
 	table_free(&keys);
+	http_reply_free(&reply);
 }
 
 static void add_json_frame(struct buffer *out, struct slice answers[ANSWERS])
@@ -296,8 +356,10 @@ bool top_frame_add(struct buffer *out, const struct server_flags *server, bool i
 		call_misunderstood(server, error);
 		is_complete = false;
 	}
-	if (is_complete)
-		(is_json ? add_json_frame : add_text_frame)(out, answers);
+	if (is_complete && is_json)
+		add_json_frame(out, answers);
+	else if (is_complete)
+		add_text_frame(out, server, answers);
 	for (size_t i = 0; i < ANSWERS; i++)
 		http_reply_free(&replies[i]);
 	if (is_complete && out->failed)
