@@ -173,8 +173,8 @@ static int check_word(const struct algo_parameter *parameter,
 static int refuse(const struct algo_parameter *parameter, struct weir_error *error)
 {
 	if (parameter->rival)
-		return error_set(error, WEIR_EINVAL, "%s: expected %s or %s, found both", parameter->name,
-		                 parameter->name, parameter->rival);
+		return error_set(error, WEIR_EINVAL, "%s: expected this or %s, found both", parameter->name,
+		                 parameter->rival);
 	return error_set(error, WEIR_EINVAL, "%s: expected with %s only, found %s", parameter->name,
 	                 parameter->with, parameter->found);
 }

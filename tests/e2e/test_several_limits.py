@@ -147,7 +147,7 @@ def test_a_shed_request_does_not_reach_redis(serve, start_redis, relief, limits)
     """It is denied before the limit at Redis is charged, so there is nothing to give back."""
     redis = start_redis()
     server = serve("--threads", "1", config=(
-        f"store: {redis.url}\nstore_timeout: 10s\nlimits:\n  relief: {{ {SHEDDING[relief]} }}\n"
+        f"store: {redis.url}\nstore_timeout: 10s\ndenied_cache: 1m\nlimits:\n  relief: {{ {SHEDDING[relief]} }}\n"
         "  site: { algorithm: token_bucket, rate: 1000/d }\n"
         f"rules:\n  - {{ name: shed, key: [ip], limits: {limits} }}\n"))
     with Wire(server.resp) as wire:

@@ -139,7 +139,7 @@ def test_a_request_whose_probe_is_taken_meanwhile_takes_no_place(serve, key, nam
         assert has_one_probe(server, key)
         report(server, place)
         answer = waiter.answer()
-        assert (answer["allowed"], answer["limit"]) == (False, "other")
+        assert (answer["allowed"], answer["limit"], answer["reason"]) == (False, "other", "breaker_open")
         assert left(server, "shared", key) == 1
 
 
@@ -376,7 +376,7 @@ def test_a_draw_that_passed_counts_until_all_are_shed(serve, key, names, order, 
         report(server, place)
         answer = waiter.answer()
     if share == 1:
-        assert (answer["allowed"], answer["limit"]) == (False, "other")
+        assert (answer["allowed"], answer["limit"], answer["reason"]) == (False, "other", "shed")
         assert left(server, "shared", key) == 1
     else:
         assert answer["allowed"]

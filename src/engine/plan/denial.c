@@ -114,8 +114,11 @@ enum weir_reason denial_reason(const struct plan *plan, const struct plan_step *
 	bool store_failed = decision->reason == WEIR_REASON_STORE_FAILURE;
 	uint64_t max_wait_ns = cannot_wait ? WEIR_ZERO : plan->max_wait_ns;
 	enum wait_position position = plan->queue_position;
+	bool waited_for_another = position >= WAIT_BEHIND && plan->awaited_key_hash != step->key.hash;
 
 	if (cannot_wait && position == WAIT_LATE) /* an earlier deadline would not have helped */
+		position = WAIT_NEW;
+	if (waited_for_another) /* a longer wait would not have helped here */
 		position = WAIT_NEW;
 	return store_failed ? WEIR_REASON_STORE_FAILURE
 	                    : wait_refusal_reason(&step->limit->algo, position, max_wait_ns, decision);

@@ -19,7 +19,7 @@ static const struct {
      "failure_percent: expected 1 to 100, found 101"},
     {{.algorithm = WEIR_ALGORITHM_BREAKER,
       .breaker = &(struct weir_breaker_options){.failure_percent = 9, .failures = 3}},
-     "failure_percent: expected with no number of failures only, found one"},
+     "failure_percent: expected this or failures, found both"},
     {{.algorithm = WEIR_ALGORITHM_BREAKER,
       .breaker = &(struct weir_breaker_options){.slow_percent = 101}},
      "slow_percent: expected 1 to 100, found 101"},
