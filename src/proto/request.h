@@ -121,7 +121,7 @@ struct request_core {
 };
 
 _Static_assert(sizeof(struct request_core) == 8, "it is part of each work");
-_Static_assert(REQUEST_KIND_COUNT <= 64, "they fit into `kind`");
+_Static_assert(REQUEST_KIND_COUNT <= 32, "they fit into `kind`, and into sets of 32 bits");
 
 /* The kinds of requests whose answers need no more than struct request_core. */
 #define REQUEST_CORE_KINDS                                                                         \

@@ -92,7 +92,8 @@ def test_limits_and_metrics_list_sliding_limits(sliding):
     assert listed["slide"] == {
         "name": "slide", "algorithm": "sliding_window", "rate": "10/h", "slots": 12,
         "on_store_failure": "local", "quota": 10,
-        "room": {"keys": 1000000, "bytes": 265211904, "shared": False}, "rules": ["pair"]}
+        "room": {"keys": 1000000, "bytes": 265211904, "shared": False}, "rules": ["pair"],
+        "ipv6_prefixes": [64]}
     assert listed["log"]["algorithm"] == "sliding_log"
     for name in ("slide", "log"):
         with Wire(sliding.resp) as wire:

@@ -188,8 +188,13 @@ FOLDER_MAX = 25
 
 
 def test_folders_are_small():
-    count = collections.Counter(str(path.parent.relative_to(SRC)) for path in FILES)
-    assert not {folder for folder, n in count.items() if n > FOLDER_MAX}
+    """The files of algorithms don't count: their number is that of the algorithms."""
+    algorithms = re.search(r"^algorithms = \[(.*?)\]", (SRC / "algo/meson.build").read_text(), re.S | re.M)
+    names = set(re.findall(r"'(\w+)'", algorithms[1]))
+    count = collections.Counter(str(path.parent.relative_to(SRC)) for path in FILES
+                                if path.parent != SRC / "algo" or path.stem not in names)
+    large = {folder: n for folder, n in count.items() if n > FOLDER_MAX}
+    assert not large, f"more than {FOLDER_MAX} files: make subfolders, each for one concern"
 
 
 def test_files_are_short():

@@ -521,11 +521,24 @@ static void answer_result(struct http_answer *answer, const struct request *requ
 	case REQUEST_READY:
 		answer_health(answer, request, reply);
 		break;
-	default:
-		if (request->flags & HTTP_KOALA)
-			answer_koala(answer, request, reply);
-		else
-			answer_decision(answer, request, reply);
+	case REQUEST_POLICY:
+	case REQUEST_COUNTERS:
+	case REQUEST_BROWSE:
+	case REQUEST_EACH_LIMIT:
+	case REQUEST_BROWSE_ALL:
+	case REQUEST_VALUE:
+	case REQUEST_ALIVE:
+		answer_koala(answer, request, reply);
+		break;
+	case REQUEST_LIMIT:
+	case REQUEST_RULES:
+	case REQUEST_KEY:
+		answer_decision(answer, request, reply);
+		break;
+	case REQUEST_LOCAL:
+	case REQUEST_INTERIM:
+	case REQUEST_LOGIN:
+	case REQUEST_KIND_COUNT: /* none of these comes by HTTP without an error */
 		break;
 	}
 }
