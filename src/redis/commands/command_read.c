@@ -488,18 +488,21 @@ static enum command_end withhold(struct redis_command *command, struct value *va
 	return would_be_granted ? COMMAND_WITHHELD : COMMAND_UNDECIDED;
 }
 
-/* The verdict on the whole group: the most severe of its commands'. */
+/* Whether the commands of a call at i and j are of one group. */
+static bool are_of_group(struct redis_command *const *commands, size_t i, size_t j)
+{
+	return commands[i]->group != 0 && commands[i]->group == commands[j]->group;
+}
+
+/* The verdict on the whole group that begins at i: the most severe of its commands'. */
 static enum verdict judge_group(struct redis_command *const *commands, size_t n, size_t i,
                                 const struct redis_reply *reply)
 {
 	static const unsigned char severity[] = {[GRANTED] = 0, [UNDECIDED] = 1, [REWRITTEN] = 1,
 	                                         [QUEUED] = 2,  [REFUSED] = 3,   [INVALID] = 4};
 	enum verdict worst = GRANTED;
-	size_t first = i;
 
-	while (first > 0 && commands[first - 1]->group == commands[i]->group)
-		first--;
-	for (size_t j = first; j < n && commands[j]->group == commands[i]->group; j++) {
+	for (size_t j = i; j < n && are_of_group(commands, i, j); j++) {
 		struct value value;
 		enum verdict verdict = command_read_value(commands[j], n, j, reply, &value)
 		                           ? judge(commands[j], &value)
@@ -510,6 +513,21 @@ static enum verdict judge_group(struct redis_command *const *commands, size_t n,
 			worst = verdict;
 	}
 	return worst;
+}
+
+/*
+ * The verdict on the group of the i-th command. The first command's holds for all: ending its try
+ * changes what it would be judged by.
+ */
+static enum verdict verdict_on_group(struct redis_command *const *commands, size_t n, size_t i,
+                                     const struct redis_reply *reply)
+{
+	bool is_first = i == 0 || !are_of_group(commands, i - 1, i);
+	enum verdict verdict = is_first ? judge_group(commands, n, i, reply)
+	                                : (enum verdict)commands[i - 1]->attempt.group_verdict;
+
+	commands[i]->attempt.group_verdict = (unsigned char)verdict;
+	return verdict;
 }
 
 /* Ends one try of a command. `of_group` is the verdict on its group, if it has one. */
@@ -557,6 +575,7 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
                               const struct redis_reply *reply, struct command_result *out)
 {
 	struct redis_command *command = commands[i];
+	enum verdict of_group = verdict_on_group(commands, n, i, reply);
 	struct value value;
 
 	out->end = COMMAND_FAILED;
@@ -567,8 +586,6 @@ enum command_end command_read(struct redis_command *const *commands, size_t n, s
 		           exchange_read_answer(command->exchange, reply) ? COMMAND_DONE : COMMAND_FAILED;
 	}
 	if (command_read_value(command, n, i, reply, &value)) {
-		enum verdict of_group = command->group ? judge_group(commands, n, i, reply) : GRANTED;
-
 		update_queue_state(command, &value);
 		out->end = end_try(command, &value, of_group, out);
 	}

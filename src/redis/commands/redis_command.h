@@ -63,6 +63,7 @@ struct redis_command {
 	 */
 	struct {
 		unsigned char tries, kind;
+		unsigned char group_verdict; /* on the last reply, for the next command of its group */
 		bool no_script_decides; /* on the present state of the key; so C decides, and swaps */
 		/* `swap` is written before the script decides the command, and is not its outcome. */
 		bool swap_is_preparation;
@@ -145,9 +146,9 @@ const struct script_text *command_recovery_script(void);
 int command_write(struct redis_command *const *commands, size_t n, struct buffer *out,
                   struct script_text *script);
 /**
- * Reads the reply to the i-th of the `n` commands of a call. COMMAND_DONE, COMMAND_WITHHELD and
- * COMMAND_UNDECIDED fill `repeat` outcomes and, for requests that took units, the times by which
- * refunds identify them.
+ * Reads the reply to the i-th of the `n` commands of a call: once for each command, in their order.
+ * COMMAND_DONE, COMMAND_WITHHELD and COMMAND_UNDECIDED fill `repeat` outcomes and, for requests
+ * that took units, the times by which refunds identify them.
  */
 enum command_end command_read(struct redis_command *const *commands, size_t n, size_t i,
                               const struct redis_reply *reply, struct command_result *out);

@@ -336,6 +336,43 @@ static void equal_requests_of_an_iteration_get_the_units_that_are_left(void **st
 	end(s);
 }
 
+/*
+ * The chunk has all units of one limit while a group asks for one of them. The group's first call
+ * leaves the chunk to the command that takes it, so both of its limits have to be asked again.
+ */
+static void a_group_waits_for_the_units_of_a_chunk(void **state)
+{
+	static const struct weir_limit_options slow = {.rate = {1000, 1, WEIR_UNIT_DAY}, .burst = 1000};
+	static const struct weir_limit_options *const options[] = {&window, &slow};
+
+	(void)state;
+	for (size_t k = 0; k < 4; k++) {
+		struct scene *s = begin(options[k / 2], 1000, true);
+		struct algo_limit plain = {0};
+		struct one alone, group[2], *chunked = &group[k % 2], *other = &group[1 - k % 2];
+
+		init(&plain, &first, 0);
+		assert_true(acquire(s, 1).allowed);
+		make(s, &alone, "k", 1);
+		make(s, chunked, "k", 1);
+		make(s, other, "other", 1);
+		other->operation.step.limit = &plain;
+		s->store->kind->submit(s->client, &alone.operation);
+		for (size_t i = 0; i < 2; i++)
+			group[i].operation.is_all_or_nothing = true;
+		group[0].operation.next = &group[1].operation;
+		run(s, group, 1);
+		for (size_t i = 0; i < 2; i++) {
+			assert_int_equal(group[i].operation.status, WEIR_OK);
+			assert_false(group[i].operation.withheld);
+			assert_true(group[i].operation.outcome.allowed);
+		}
+		assert_int_equal(other->operation.outcome.remaining, 999);
+		algo_limit_free(&plain);
+		end(s);
+	}
+}
+
 /* The units that Redis counts as in use, by its own clock. */
 static uint64_t in_use(struct scene *s)
 {
@@ -464,6 +501,7 @@ int main(void)
 	    cmocka_unit_test(a_reset_forgets_the_used_units_of_a_chunk),
 	    cmocka_unit_test(a_peek_counts_the_units_held_here_as_free),
 	    cmocka_unit_test(equal_requests_of_an_iteration_get_the_units_that_are_left),
+	    cmocka_unit_test(a_group_waits_for_the_units_of_a_chunk),
 	    cmocka_unit_test(unused_units_are_returned),
 	    cmocka_unit_test(a_chunk_grants_while_redis_is_unavailable),
 	    cmocka_unit_test(keys_beyond_the_table_ask_for_each_request),
