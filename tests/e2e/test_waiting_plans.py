@@ -435,3 +435,87 @@ def test_a_waiting_request_keeps_the_draw_of_a_throttle_whose_share_changes(serv
         report(server, place)
         answer = waiter.answer()
     assert answer["allowed"]
+
+
+AT_ONCE = pytest.mark.parametrize("store", ["memory", "redis"])
+USED_UP = """
+store: "{store}"
+store_timeout: 20s
+denied_cache: {cache}
+limits:
+  soon: {{ algorithm: token_bucket, rate: 1/2s, burst: 1 }}
+  late: {{ algorithm: fixed_window, rate: 1/h, align: first_request }}
+rules: [{{ name: both, key: [site], limits: [{limits}] }}]
+"""
+
+
+@AT_ONCE
+@pytest.mark.parametrize("cache", ["0s", "1s"])
+@pytest.mark.parametrize("limits", ["soon, late", "late, soon"])
+def test_of_two_limits_that_are_used_up_the_later_one_denies_at_once(serve, start_redis, key, limits, cache, store):
+    """Redis refuses both in one call, so the plan has to look at the one that it would not wait for, too."""
+    url = start_redis().url if store == "redis" else "memory"
+    server = serve("--threads", "1", config=USED_UP.format(store=url, limits=limits, cache=cache))
+    for limit in ("soon", "late"):
+        assert take(server, limit, key)["allowed"]
+    answer = ask(server, key, wait_ms=5000)
+    assert (answer["allowed"], answer["limit"]) == (False, "late")
+    assert "wait_ms" not in answer
+
+
+TWICE = """
+store: "{store}"
+store_timeout: 20s
+limits:
+  shared: {{ algorithm: concurrency, max: 1, queue: 2, max_wait: 1h, lease: 1h, store: memory }}
+  own: {{ algorithm: fixed_window, rate: 3/h, align: first_request }}
+rules:
+  - {{ name: all, limits: [shared] }}
+  - {{ name: by-site, key: [site], limits: [own] }}
+  - {{ name: by-login, match: {{ path: /login }}, key: [site], limits: [own] }}
+"""
+
+
+@AT_ONCE
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_key_with_too_few_units_for_two_rules_fills_no_queue(serve, start_redis, key, is_first, store):
+    url = start_redis().url if store == "redis" else "memory"
+    text = TWICE.format(store=url)
+    if not is_first:
+        head, first, *others = text.rsplit("  - ", 3)
+        text = "  - ".join([head, *others]).rstrip() + "\n  - " + first
+    server = serve("--threads", "1", config=text)
+    take(server, "shared", "")
+    assert server.post("/v1/acquire", {"limit": "own", "key": key, "cost": 2}).json["allowed"]
+    for _ in range(3):
+        answer = server.post("/v1/acquire", {"attributes": {"site": key, "path": "/login"}}).json
+        assert (answer["allowed"], answer["limit"]) == (False, "own")
+        assert "wait_ms" not in answer
+    with Waiter(server, key):  # one unit is enough for one rule
+        until_pending(server, 1)
+
+
+ANSWERS = """
+order: first
+limits:
+  shared: {{ {queue} }}
+  listed: {{ algorithm: fixed_window, rate: 1/h, align: first_request }}
+  late: {{ algorithm: fixed_window, rate: 1/h, align: first_request }}
+rules:
+  - {{ name: one, key: [site], limits: [shared] }}
+  - {{ name: two, key: [site], limits: [listed], answer: allow }}
+  - {{ name: three, key: [site], limits: [late] }}
+"""
+
+
+def test_a_rule_behind_one_that_may_allow_does_not_deny_before_the_wait(serve, key):
+    server = serve("--threads", "1", config=ANSWERS.format(queue=QUEUE))
+    for limit in ("listed", "late"):
+        assert take(server, limit, key)["allowed"]
+    assert ask(server, key)["reason"] == "listed"
+    place = take(server, "shared", key)["permit"]
+    with Waiter(server, key) as waiter:
+        until_pending(server, 1)
+        report(server, place)
+        answer = waiter.answer()
+    assert (answer["allowed"], answer["reason"], answer["rule"]) == (True, "listed", "two")

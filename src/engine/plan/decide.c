@@ -76,18 +76,18 @@ static bool wait_or_deny(struct plan *plan, struct weir_decision *decision)
 }
 
 /*
- * Whether a plan that is to wait first asks the limits that it has not asked yet: one of them may
- * deny it for good. Otherwise a client that is over a limit of its own would fill the queue of a
- * limit that it shares with others. A plan that has waited was asked before.
+ * Whether a plan that is to wait first asks its other limits: one of them may deny it for good.
+ * Otherwise a client that is over a limit of its own would fill the queue of a limit that it shares
+ * with others. A plan asks once, before it waits for the first time.
  */
-static bool asks_others_first(const struct plan *plan)
+static bool asks_others_first(struct plan *plan)
 {
-	if (plan->queue_position >= WAIT_BEHIND)
+	if (plan->queue_position >= WAIT_BEHIND || plan->asked_others)
 		return false;
 	for (size_t i = 0; i < plan->step_count; i++)
-		if (stage_is_unasked(&plan->steps[i]))
-			return true;
-	return false;
+		plan->asked_others |= denial_asks_before_wait(plan, &plan->steps[i]);
+	plan->peek_adds_earlier_charges |= plan->asked_others;
+	return plan->asked_others;
 }
 
 /* Whether metrics count the plan: only acquires, of which all steps must pass. */
@@ -293,9 +293,10 @@ static struct plan_step *find_awaited_step(const struct decision_context *contex
  */
 static void begin_first_stage(const struct decision_context *context, struct plan *plan)
 {
-	bool peeks = stage_order_steps(plan);
-	bool may_yield = plan->respects_queue && plan->queue_position != WAIT_YIELDED;
+	bool peeks, may_yield = plan->respects_queue && plan->queue_position != WAIT_YIELDED;
 
+	plan->asked_others = plan->peek_adds_earlier_charges = false;
+	peeks = stage_order_steps(plan);
 	if (may_yield)
 		plan->refused_step = find_awaited_step(context, plan);
 	if (plan->refused_step)

@@ -75,6 +75,23 @@ bool denial_needs_peek_at(const struct plan *plan, const struct plan_step *step)
 	return !has_run || peek_cost(plan, step) > plan->cost;
 }
 
+static bool is_behind_answer(const struct plan *plan, const struct plan_step *step)
+{
+	for (const struct plan_step *other = plan->steps; other <= step; other++)
+		if (!other->shadow && other->rule && other->rule->answer != RULES_BY_LIMITS)
+			return true;
+	return false;
+}
+
+bool denial_asks_before_wait(const struct plan *plan, const struct plan_step *step)
+{
+	bool earlier_are_unasked = peek_cost(plan, step) > plan->cost ||
+	                           (pays_later(step) && denial_earlier_charges(plan, step) > 0);
+
+	return !step->shadow && step != plan->refused_step && (!step->allowed || earlier_are_unasked) &&
+	       !is_behind_answer(plan, step);
+}
+
 /* Whether a shadow step has charged the enforced step's key. */
 bool denial_key_has_shadow_charge(const struct plan *plan, const struct plan_step *step)
 {

@@ -67,6 +67,13 @@ static inline void denial_record(struct plan *plan, struct plan_step *step,
 	plan->refused_step = step;
 }
 
+/**
+ * Whether a plan that is to wait first asks the step: it may deny the plan for good, and it has not
+ * passed yet, or only without the earlier charges of its key. Not steps at or behind a rule with an
+ * answer of its own, since that may decide before them.
+ */
+bool denial_asks_before_wait(const struct plan *plan, const struct plan_step *step);
+
 /** Whether PLAN_EXPLAIN peeks at the step: it did not run, or ran without the earlier charges. */
 bool denial_needs_peek_at(const struct plan *plan, const struct plan_step *step);
 

@@ -83,7 +83,7 @@ enum plan_stage {
 	                  the plan heads */
 	PLAN_PEEK_AWAITED, /* then peeks at the key that the others wait for, as it is to wait there too
 	                    */
-	PLAN_PEEK_OTHERS,  /* before it waits: peeks at the enforced steps that it has not asked yet */
+	PLAN_PEEK_OTHERS,  /* before it waits: peeks at other steps that may deny it for good */
 	PLAN_PEEK, /* peeks at all enforced steps in memory; with `first_refusal_decides` at all steps
 	            */
 	PLAN_EXECUTE, /* runs the operation on the enforced steps */
@@ -132,6 +132,8 @@ struct plan {
 	bool peek_adds_earlier_charges : 1;
 	/* as with RULES_FIRST, the first refused step decides */
 	bool first_refusal_decides : 1;
+	/* PLAN_PEEK_OTHERS has run in this attempt */
+	bool asked_others : 1;
 	/* of a refund: the cost of a step is rule->feedback[feedback - 1]; 0 for plan->cost */
 	unsigned char feedback : 2;
 	/* set of the passes that the steps are in, see stage.h */

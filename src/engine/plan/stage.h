@@ -35,17 +35,6 @@ static inline bool stage_is_first_waiter(const struct plan *plan, uint64_t hash)
 	return plan->queue_position >= WAIT_FIRST && plan->awaited_key_hash == hash;
 }
 
-/**
- * Whether the step may deny the plan, and has neither passed nor been refused in this attempt. A
- * refusal by a rule with an answer of its own may allow the plan instead.
- */
-static inline bool stage_is_unasked(const struct plan_step *step)
-{
-	bool rule_answers = step->rule && step->rule->answer != RULES_BY_LIMITS;
-
-	return !step->shadow && !rule_answers && !step->allowed && !step->refused;
-}
-
 /** Whether the stage only peeks, to find when a denied plan would pass. */
 static inline bool stage_explains(const struct plan *plan)
 {

@@ -126,7 +126,7 @@ static inline bool is_in_stage(const struct plan *plan, const struct plan_step *
 	case PLAN_PEEK_AWAITED:
 		return step == plan->refused_step;
 	case PLAN_PEEK_OTHERS:
-		return stage_is_unasked(step);
+		return denial_asks_before_wait(plan, step);
 	case PLAN_PEEK:
 		return !step->shadow && step->pass != PASS_WITHOUT_PEEK &&
 		       (!step->remote || denial_peeks_before_charge(plan, step));
