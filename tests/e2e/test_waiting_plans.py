@@ -452,7 +452,7 @@ rules: [{{ name: both, key: [site], limits: [{limits}] }}]
 @AT_ONCE
 @pytest.mark.parametrize("cache", ["0s", "1s"])
 @pytest.mark.parametrize("limits", ["soon, late", "late, soon"])
-def test_of_two_limits_that_are_used_up_the_later_one_denies_at_once(serve, start_redis, key, limits, cache, store):
+def test_the_later_of_two_limits_that_are_used_up_denies_at_once(serve, start_redis, key, limits, cache, store):
     """Redis refuses both in one call, so the plan has to look at the one that it would not wait for, too."""
     url = start_redis().url if store == "redis" else "memory"
     server = serve("--threads", "1", config=USED_UP.format(store=url, limits=limits, cache=cache))
