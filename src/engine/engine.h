@@ -28,8 +28,9 @@ struct weir_table *engine_table(const struct weir_engine *engine);
 size_t engine_limit_count(const struct weir_engine *engine);
 const struct weir_limit *engine_limit_at(const struct weir_engine *engine, size_t index);
 /**
- * Returns the index of a limit in that order (of a local limit, that of the limit that it
- * replaces), or the number of limits if the engine does not have it.
+ * Returns the index of a limit in that order, or the number of limits if the engine does not have
+ * it. A local limit has the index of the limit that it replaces, and one of a later engine that of
+ * the limit of its name.
  */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit);
 /**

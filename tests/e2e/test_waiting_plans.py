@@ -31,15 +31,17 @@ def config(other, names, order="all", shared=QUEUE, head=""):
 
 
 def body_of(key, **more):
-    return json.dumps({"attributes": {"site": key}, "permit": True, **more}).encode()
+    """By rules, or by the `limit` that is given."""
+    named = {"key": key} if "limit" in more else {"attributes": {"site": key}}
+    return json.dumps({"permit": True} | named | more).encode()
 
 
 def ask(server, key, **more):
     return server.post("/v1/acquire", {"attributes": {"site": key}, "permit": True, **more}).json
 
 
-def take(server, limit, key):
-    return server.post("/v1/acquire", {"limit": limit, "key": key, "permit": True}).json
+def take(server, limit, key, **more):
+    return server.post("/v1/acquire", {"limit": limit, "key": key, "permit": True, **more}).json
 
 
 def report(server, permit, outcome="success"):
@@ -55,7 +57,7 @@ def left(server, limit, key):
 
 
 class Waiter:
-    """A request by rules whose answer comes later."""
+    """A request whose answer comes later."""
 
     def __init__(self, server, key, **more):
         self.wire = Wire(server.http)
@@ -519,3 +521,90 @@ def test_a_rule_behind_one_that_may_allow_does_not_deny_before_the_wait(serve, k
         report(server, place)
         answer = waiter.answer()
     assert (answer["allowed"], answer["reason"], answer["rule"]) == (True, "listed", "two")
+
+
+BY_RULES_OR_NAME = pytest.mark.parametrize("named", [{}, {"limit": "shared"}], ids=["rules", "name"])
+UNLIKE = {
+    "period": ("algorithm: fixed_window, rate: 1/20m, align: first_request",
+               "algorithm: fixed_window, rate: 1/21m, align: first_request"),
+    "bucket": ("algorithm: token_bucket, rate: 1/20m", "algorithm: sliding_log, rate: 1/20m"),
+    "places": (QUEUE, "algorithm: adaptive, initial: 1, min: 1, max: 1, queue: 3, max_wait: 1h, permit_timeout: 1h"),
+    "permits": ("algorithm: token_bucket, rate: 1/20m", QUEUE),
+}
+
+
+@BY_RULES_OR_NAME
+@pytest.mark.parametrize("change", UNLIKE)
+def test_who_waits_for_a_limit_that_begins_anew_is_charged_there(serve, at, key, named, change):
+    """Two requests wait: the new limit lets one pass, and the other goes on waiting. At Redis the old and the new limit have
+    one key, so the server has one thread, whose connection keeps their steps in order."""
+    before, after = (config(HOUR, "shared", shared=shared, head=at) for shared in UNLIKE[change])
+    server = serve("--threads", "1", config=before)
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    assert take(server, "shared", key)["allowed"]
+    more = {"wait_ms": LONG_MS, "permit": False, **named}
+    with Waiter(server, key, **more) as one, Waiter(server, key, **more) as another:
+        until_pending(server, 2)
+        reload(server, after)
+        until_pending(server, 1)
+        assert left(server, "shared", key) == 0
+        assert not take(server, "shared", key, wait_ms=0)["allowed"]
+        until_pending(server, 1)
+        assert server.post("/v1/reset", {"limit": "shared", "key": key}).status == 200
+        answers = [one.answer(), another.answer()]
+    for answer in answers:
+        assert (answer["allowed"], answer["limit"]) == (True, "shared")
+        assert ("permit" in answer) == (change in ("places", "permits"))
+    assert left(server, "shared", key) == 0
+
+
+@BOTH_ORDERS
+@BOTH_RULES
+@pytest.mark.parametrize("mode", ["enforce", "shadow"])
+def test_a_limit_that_let_a_waiting_request_pass_begins_anew(serve, at, key, names, order, mode):
+    def with_other(other):
+        return config(other, names, order, head=at).replace("name: by-other", f"mode: {mode}, name: by-other")
+
+    server = serve("--threads", "1", config=with_other(HOUR))
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    place = take(server, "shared", key)["permit"]
+    with Waiter(server, key) as waiter:
+        until_pending(server, 1)
+        reload(server, with_other("algorithm: fixed_window, rate: 5/d"))
+        assert left(server, "other", key) == 5
+        report(server, place)
+        assert waiter.answer()["allowed"]
+    assert (left(server, "shared", key), left(server, "other", key)) == (0, 4)
+
+
+@BY_RULES_OR_NAME
+@pytest.mark.parametrize("back", [False, True])
+def test_who_waits_for_a_limit_that_moves_to_another_store_is_charged_there(serve, shared_redis, key, named, back):
+    def at(url):
+        return config(HOUR, "shared", shared=f'{QUEUE}, store: "{url}"', head="store_timeout: 10s\nnodes: 1")
+
+    stores = ["memory", shared_redis.url]
+    server = serve("--threads", "1", config=at(stores[back]))
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    take(server, "shared", key)
+    with Waiter(server, key, **named) as waiter:
+        until_pending(server, 1)
+        reload(server, at(stores[not back]))
+        answer = waiter.answer()
+    assert (answer["allowed"], answer["limit"], left(server, "shared", key)) == (True, "shared", 0)
+
+
+@BY_RULES_OR_NAME
+def test_who_leaves_before_its_turn_at_a_limit_that_began_anew_gives_the_turn_back(serve, key, named):
+    server = serve("--threads", "1", config=config(HOUR, "shared"))
+    take(server, "shared", key)
+    more = {"wait_ms": LONG_MS, **named}
+    with Waiter(server, key, **more) as one, Waiter(server, key, **more) as another:
+        until_pending(server, 2)
+        reload(server, config(HOUR, "shared", shared="algorithm: pacer, rate: 1/20m, slack: 0, max_wait: 1h"))
+        until_pending(server, 1)  # one has the first turn, the other that in 20 minutes
+        assert ask(server, key, wait_ms=0)["retry_after_ms"] > 30 * 60_000
+        one.wire.__exit__()
+        another.wire.__exit__()
+        until_pending(server, 0)
+    assert 0 < ask(server, key, wait_ms=0)["retry_after_ms"] <= 20 * 60_000

@@ -383,11 +383,12 @@ size_t engine_suspend_size(const struct plan *plan);
 void engine_suspend(const struct weir_table *table, struct plan *to, const struct plan *from,
                     void *memory);
 /**
- * Removes the steps whose limits `new_engine` does not have. Call it before a waiting plan resumes
- * after a reload, in which `new_engine` replaced its engine. Returns false if the limit of a direct
- * call is gone.
+ * Moves each step to the limit of the same name in `new_engine`, and removes the steps whose limits
+ * it does not have. Call it before a waiting plan resumes after a reload, in which `new_engine`
+ * replaced its engine. The plan still points to its rules, so both engines must outlive it. Returns
+ * false if the limit of a direct call is gone.
  */
-bool engine_drop_removed_limits(struct plan *plan, const struct weir_engine *new_engine);
+bool engine_move_waiting(struct plan *plan, const struct weir_engine *new_engine);
 
 /** Ends the wait of a plan: `decision` becomes a denial for `reason`. */
 enum engine_state engine_deny(const struct decision_context *context, struct plan *plan,

@@ -7,6 +7,7 @@
  * names of the keys.
  */
 #include "engine/engine.h"
+#include "engine/remote/store_failure.h"
 
 /* Whether the plan has one step, whose limit came with the command and not from the configuration.
  */
@@ -67,16 +68,46 @@ void engine_suspend(const struct weir_table *table, struct plan *to, const struc
 	}
 }
 
+/*
+ * Whether no configuration has the step's limit by its name: it came with the command, or stands
+ * for a rule that denies without limits.
+ */
+static bool has_unlisted_limit(const struct plan_step *step)
+{
+	return step->limit->algo.is_adhoc || (step->rule && step->rule->limit_count == 0);
+}
+
+/*
+ * Moves the step to the engine's limit of the same name. With another algorithm or period that is
+ * another limit: it has other keys, and has not let the step pass yet. Returns false if there is no
+ * limit of that name.
+ */
+static bool move_to_engine(struct plan_step *step, const struct weir_engine *engine)
+{
+	const struct weir_limit *old = step->limit->origin ? step->limit->origin : step->limit;
+	const struct weir_limit *limit = weir_engine_limit(engine, old->name, strlen(old->name));
+
+	if (!limit)
+		return false;
+	if (limit->algo.identity != old->algo.identity)
+		step->allowed = false;
+	failure_move_step(engine_table(engine), step, limit);
+	return true;
+}
+
 /* Returns false if nothing is left of a direct call: its one limit was removed. */
-bool engine_drop_removed_limits(struct plan *plan, const struct weir_engine *new_engine)
+bool engine_move_waiting(struct plan *plan, const struct weir_engine *new_engine)
 {
 	size_t remaining = 0;
 
+	plan->has_remote_steps = false;
 	for (size_t i = 0; i < plan->step_count; i++) {
-		const struct plan_step *step = &plan->steps[i];
+		struct plan_step *step = &plan->steps[i];
 
-		if (engine_find_limit(new_engine, step->limit->algo.identity))
-			plan->steps[remaining++] = *step;
+		if (!has_unlisted_limit(step) && !move_to_engine(step, new_engine))
+			continue;
+		plan->has_remote_steps |= step->remote;
+		plan->steps[remaining++] = *step;
 	}
 	plan->step_count = (uint32_t)remaining;
 	return remaining > 0 || plan->steps != &plan->direct_step;

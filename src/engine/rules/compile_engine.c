@@ -356,13 +356,24 @@ void engine_count_empty_keys(struct weir_engine *engine, size_t rule, _Atomic ui
 	engine->rule_keys[rule].empty_count = counter;
 }
 
+/* The index of the limit of that name, for one of a later engine; see engine_move_waiting. */
+__attribute__((noinline, cold)) static size_t index_by_name(const struct weir_engine *engine,
+                                                            const struct weir_limit *limit)
+{
+	const struct by_name *entry = find_name(engine, &engine->limit_names, slice_of(limit->name));
+
+	return entry && limit != &engine->deny_all_limit ? entry->number : engine->limit_count;
+}
+
 /* The index of a local limit is that of the limit that it replaces. */
 size_t engine_limit_index(const struct weir_engine *engine, const struct weir_limit *limit)
 {
 	const struct weir_limit *own = limit->origin ? limit->origin : limit;
 	size_t index = ((uintptr_t)own - (uintptr_t)engine->limits) / sizeof *own;
 
-	return index < engine->limit_count ? index : engine->limit_count;
+	if (__builtin_expect(index < engine->limit_count, 1))
+		return index;
+	return own->algo.is_adhoc ? engine->limit_count : index_by_name(engine, own);
 }
 
 const weir_limit *weir_engine_limit(const weir_engine *engine, const char *name, size_t name_len)

@@ -113,7 +113,7 @@ static void prepare_permit(struct decider *decider, struct work *work, const str
 	bool names_permit = r->permit.data != NULL;
 	struct weir_error error;
 	int status = names_permit ? permit_prepare(decider, r, &work->plan, &error)
-	                          : permit_request(r, &work->plan, &error);
+	                          : permit_request(r->wants_permit, &work->plan, &error);
 
 	if (status == WEIR_OK && r->kind == REQUEST_REPORT) {
 		work->plan.outcome = r->outcome & 3; /* as wide as the field */
@@ -553,11 +553,17 @@ void handle_decide(struct decider *decider, struct work *work, struct reply *rep
 }
 
 /* Fails a request that names its limit, if that is gone. */
-void handle_drop_removed_limits(struct decider *decider, struct work *work)
+void handle_move_waiting(struct decider *decider, struct work *work,
+                         const struct server_config *config)
 {
-	if (!engine_drop_removed_limits(&work->plan, decider->config->engine))
+	struct weir_error error;
+
+	if (!engine_move_waiting(&work->plan, config->engine))
 		work_fail_name(decider, work, WEIR_ENOTFOUND, "the name of a limit",
 		               slice_of(work->plan.direct_step.limit->name));
+	else if (work->kind != REQUEST_BROWSE && /* Koala knows no permits */
+	         permit_request(work->plan.wants_permit, &work->plan, &error) != WEIR_OK)
+		work_fail(decider, work, WEIR_ELONG, slice_of(error.message));
 }
 
 /*

@@ -20,8 +20,12 @@ void handle_prepare(struct decider *decider, struct work *work, const struct req
 void handle_drop(struct work *work);
 /** Whether the request may have to wait. */
 bool handle_may_wait(const struct work *work);
-/** Drops steps whose limits a reload has removed, from a work that waits for a key. */
-void handle_drop_removed_limits(struct decider *decider, struct work *work);
+/**
+ * Moves a work that waits for a key to the limits of a newer configuration. Those that it does not
+ * have are dropped. The work must have a reference to its own configuration.
+ */
+void handle_move_waiting(struct decider *decider, struct work *work,
+                         const struct server_config *config);
 /** Denies a work that was to wait. */
 void handle_deny(struct decider *decider, struct work *work, enum weir_reason reason,
                  struct reply *reply);

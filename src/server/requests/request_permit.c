@@ -81,9 +81,9 @@ int permit_prepare(struct decider *decider, const struct request *r, struct plan
 }
 
 /* A permit is issued if the request wants one, or if a limit needs a report of the outcome. */
-int permit_request(const struct request *r, struct plan *plan, struct weir_error *error)
+int permit_request(bool is_wanted, struct plan *plan, struct weir_error *error)
 {
-	if ((r->wants_permit || engine_is_reported(plan)) && engine_want_permit(plan) != WEIR_OK)
+	if ((is_wanted || engine_is_reported(plan)) && engine_want_permit(plan) != WEIR_OK)
 		return error_set(error, WEIR_ELONG,
 		                 "expected at most %d limits on a request with a permit, found %u",
 		                 WEIR_PERMITS_MAX, plan->step_count);

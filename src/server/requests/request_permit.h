@@ -25,7 +25,7 @@ bool permit_read(struct decider *decider, struct slice text, struct weir_permits
  * Makes a plan with known charges ask for a permit, if the request wants one or a limit needs
  * reports. Returns 0 or ELONG.
  */
-int permit_request(const struct request *request, struct plan *plan, struct weir_error *error);
+int permit_request(bool is_wanted, struct plan *plan, struct weir_error *error);
 
 /** Writes the permit of a decided request into the reply, and counts it. Returns 0 or ENOMEM. */
 int permit_write_reply(struct decider *decider, const struct plan *plan, struct reply *reply);

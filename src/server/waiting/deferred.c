@@ -220,17 +220,6 @@ static void resume_suspended(struct waiting *waiting, struct suspended *suspende
 		                         &reply);
 }
 
-/* The callback `due` of a work in the queue of a key: tries whether the key has capacity. */
-static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
-{
-	struct waiting *waiting = ((struct suspended *)unanswered)->waiting;
-
-	decider_read_clock(pending->decider);
-	key_queue_prepare_retry(waiting, (struct suspended *)unanswered, now_ns);
-	resume_suspended(waiting, (struct suspended *)unanswered);
-	arena_reset(&pending->decider->arena);
-}
-
 /* Gives back the charges of a work that will not be answered. Stores may complete that later. */
 static void rollback_suspended(struct unanswered *unanswered)
 {
@@ -245,6 +234,33 @@ static void rollback_suspended(struct unanswered *unanswered)
 /* A work that was at stores keeps its plan, to give back charges; others list the charges. */
 static const struct unanswered_owner owner_with_plan = {rollback_suspended, suspend_release},
                                      owner_without_plan = {NULL, suspend_release};
+
+/*
+ * If a reload has replaced the work's configuration, lets the work go on with the limits of the
+ * newest one. These may be at a store, and its own configuration does not list them: so the plan
+ * gives back its charges itself.
+ */
+static void follow_reload(struct suspended *suspended)
+{
+	struct server_config *own = suspended->unanswered.config, *newest = server_config_newest(own);
+
+	if (newest == own)
+		return;
+	handle_move_waiting(suspended->decider, &suspended->work, newest);
+	suspended->unanswered.owner = &owner_with_plan;
+}
+
+/* The callback `due` of a work in the queue of a key: tries whether the key has capacity. */
+static void retry_in_queue(struct pending *pending, struct unanswered *unanswered, uint64_t now_ns)
+{
+	struct suspended *suspended = (struct suspended *)unanswered;
+
+	decider_read_clock(pending->decider);
+	key_queue_prepare_retry(suspended, now_ns);
+	follow_reload(suspended);
+	resume_suspended(suspended->waiting, suspended);
+	arena_reset(&pending->decider->arena);
+}
 
 /*
  * Returns false if the work does not wait: it is denied in `reply` because the queue of the key is

@@ -238,10 +238,9 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended, 
 /*
  * Sets for the engine how long the work may still wait, and its position in the queue. The first
  * waiter of a key usually lets requests go ahead once that wait for another of its keys. A waiter
- * that moved here from another key's queue was put last, so it has let them go already. If a reload
- * has replaced the configuration, drops limits that are gone.
+ * that moved here from another key's queue was put last, so it has let them go already.
  */
-void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns)
+void key_queue_prepare_retry(struct suspended *suspended, uint64_t now_ns)
 {
 	struct queue_entry *queue = &suspended->queue;
 	struct plan *plan = &suspended->work.plan;
@@ -255,6 +254,4 @@ void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspende
 	else
 		plan->queue_position = queue->has_moved ? WAIT_YIELDED : WAIT_FIRST;
 	plan->awaited_key_hash = queue->waiter.hash;
-	if (suspended->unanswered.config != waiting->decider->config)
-		handle_drop_removed_limits(waiting->decider, &suspended->work);
 }

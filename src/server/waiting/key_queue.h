@@ -22,8 +22,8 @@ uint64_t key_queue_update(struct waiting *waiting, struct suspended *suspended,
                           struct reply *reply);
 /** Removes the work from its queue, if it stands in one. */
 void key_queue_remove(struct waiting *waiting, struct suspended *suspended);
-/** Sets up the plan for another attempt, without limits that a reload has removed. */
-void key_queue_prepare_retry(struct waiting *waiting, struct suspended *suspended, uint64_t now_ns);
+/** Sets up the plan for another attempt. */
+void key_queue_prepare_retry(struct suspended *suspended, uint64_t now_ns);
 
 /** Makes works due that were woken or have to poll a store. Call it before pending_run. */
 void key_queue_wake_due(struct waiting *waiting);
