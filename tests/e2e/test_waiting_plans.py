@@ -535,7 +535,7 @@ UNLIKE = {
 
 @BY_RULES_OR_NAME
 @pytest.mark.parametrize("change", UNLIKE)
-def test_who_waits_for_a_limit_that_begins_anew_is_charged_there(serve, at, key, named, change):
+def test_a_limit_that_begins_anew_charges_the_requests_that_wait_for_it(serve, at, key, named, change):
     """Two requests wait: the new limit lets one pass, and the other goes on waiting. At Redis the old and the new limit have
     one key, so the server has one thread, whose connection keeps their steps in order."""
     before, after = (config(HOUR, "shared", shared=shared, head=at) for shared in UNLIKE[change])
@@ -579,7 +579,7 @@ def test_a_limit_that_let_a_waiting_request_pass_begins_anew(serve, at, key, nam
 
 @BY_RULES_OR_NAME
 @pytest.mark.parametrize("back", [False, True])
-def test_who_waits_for_a_limit_that_moves_to_another_store_is_charged_there(serve, shared_redis, key, named, back):
+def test_a_limit_that_moves_to_another_store_charges_the_request_that_waits_for_it(serve, shared_redis, key, named, back):
     def at(url):
         return config(HOUR, "shared", shared=f'{QUEUE}, store: "{url}"', head="store_timeout: 10s\nnodes: 1")
 
@@ -595,7 +595,7 @@ def test_who_waits_for_a_limit_that_moves_to_another_store_is_charged_there(serv
 
 
 @BY_RULES_OR_NAME
-def test_who_leaves_before_its_turn_at_a_limit_that_began_anew_gives_the_turn_back(serve, key, named):
+def test_a_client_that_leaves_gives_back_its_turn_at_a_limit_that_began_anew(serve, key, named):
     server = serve("--threads", "1", config=config(HOUR, "shared"))
     take(server, "shared", key)
     more = {"wait_ms": LONG_MS, **named}
