@@ -608,3 +608,16 @@ def test_a_client_that_leaves_gives_back_its_turn_at_a_limit_that_began_anew(ser
         another.wire.__exit__()
         until_pending(server, 0)
     assert 0 < ask(server, key, wait_ms=0)["retry_after_ms"] <= 20 * 60_000
+
+
+@pytest.mark.parametrize("report_by", ["permit", "refund"])
+def test_a_permit_is_reported_after_a_reload_that_leaves_no_limit_at_redis(serve, start_redis, key, report_by):
+    """The server still claims permits at the Redis, so a report waits for it."""
+    text = "store_timeout: 20s\nnodes: 1\nlimits: {{ shared: {{ {queue}, store: \"{store}\" }} }}\n"
+    server = serve("--threads", "1", config=text.format(queue=QUEUE, store=start_redis().url))
+    until(lambda: server.get("/readyz").status == 200, "the store")
+    reload(server, text.format(queue=QUEUE, store="memory"))
+    permit = take(server, "shared", key)["permit"]
+    (report if report_by == "permit" else refund)(server, permit)
+    assert left(server, "shared", key) == 1
+    server.stop()

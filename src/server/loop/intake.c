@@ -74,7 +74,7 @@ static void locate_cells(void *context, size_t start, size_t end)
 static bool must_suspend(const struct waiting *waiting, const struct work *work)
 {
 	return work_has_items_to_begin(work) ||
-	       (waiting->decider->config->remote_stores != 0 &&
+	       (decider_uses_stores(waiting->decider) &&
 	        (suspend_needed_for_store(work) || key_order_must_wait(&waiting->order, work)));
 }
 
@@ -83,7 +83,7 @@ static void decide_works(void *context, size_t start, size_t end)
 {
 	struct worker *worker = context;
 	bool may_suspend =
-	    worker->decider.config->remote_stores != 0 || worker->waiting.intake_has_split_batch;
+	    decider_uses_stores(&worker->decider) || worker->waiting.intake_has_split_batch;
 	struct reply reply;
 
 	for (size_t i = start; i < end; i++) {
@@ -143,8 +143,8 @@ static void on_open(void *context, struct net_conn *conn)
 void intake_use_newest_config(struct worker *worker)
 {
 	decider_use_newest_config(&worker->decider);
-	worker->admission.has_stores = worker->decider.config->remote_stores != 0;
 	reports_set_context(&worker->decider);
+	worker->admission.has_stores = decider_uses_stores(&worker->decider);
 }
 
 void intake_begin_iteration(struct worker *worker)

@@ -78,6 +78,15 @@ static inline bool decider_count_submission(struct decider *decider, enum engine
 	return true;
 }
 
+/**
+ * Whether works may have steps at stores: those of limits, or claims of permits, which stay at a
+ * store that no limit has any more.
+ */
+static inline bool decider_uses_stores(const struct decider *decider)
+{
+	return decider->config->remote_stores != 0 || decider->context.claim_store;
+}
+
 /** Moves to the newest configuration. Not while the intake has works. */
 void decider_use_newest_config(struct decider *decider);
 

@@ -21,7 +21,7 @@
 
 struct admission {
 	const struct store_clients *store_clients;
-	bool has_stores;     /* the configuration has limits at stores */
+	bool has_stores;     /* works may have steps at stores */
 	struct list clients; /* the queue, oldest first */
 	size_t batches;      /* of all clients: batches whose items have not all begun */
 };
