@@ -243,7 +243,7 @@ def test_digests_are_the_same_while_the_redis_is_unavailable_at_the_start(serve,
 
 def test_denials_are_found_after_the_redis_is_left(serve, start_redis, tmp_path):
     config = CONFIG % ""
-    server = serve(config=config + f"store: {start_redis().url}\n")
+    server = serve(config=config + f"store: {start_redis().url}\nstore_timeout: 30s\n")
     until(lambda: remembered_of(tmp_path).exists(), "the file")
     deny_tokens(server)
     before = kept(server, "?key=ann")
@@ -262,7 +262,7 @@ def make_empty(path):
 def test_a_remembered_secret_that_is_damaged_is_replaced(serve, start_redis, tmp_path, make, message):
     path = remembered_of(tmp_path)
     make(path)
-    config = CONFIG % "" + f"store: {start_redis().url}\n"
+    config = CONFIG % "" + f"store: {start_redis().url}\nstore_timeout: 30s\n"
     server = serve(config=config)
     assert any("digests_not_kept" in line and message in line and path.name in line for line in server.log)
     until(lambda: path.is_file() and not path.is_symlink() and len(path.read_text()) == 33, "the file")

@@ -73,7 +73,7 @@ def counts(server):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("store", ["memory", "redis"])
 def test_a_request_with_an_empty_key_counts_once_for_its_rule(serve, start_redis, way, store):
-    server = serve(config=CONFIG if store == "memory" else f"store: {start_redis().url}\n{CONFIG}")
+    server = serve(config=CONFIG if store == "memory" else f"store: {start_redis().url}\nstore_timeout: 30s\n{CONFIG}")
     ask = WAYS[way]
     for path in ("/one", "/two", "/three", "/four", "/five", "/elsewhere"):
         ask(server, path, {})

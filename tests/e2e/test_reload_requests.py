@@ -68,7 +68,7 @@ def test_without_a_file_there_is_nothing_to_reload(serve):
 
 @pytest.mark.parametrize("at_redis", [False, True])
 def test_answers_stay_in_the_order_of_requests(serve, start_redis, at_redis):
-    store = f"store: {start_redis().url}\nnodes: 1\n" if at_redis else ""
+    store = f"store: {start_redis().url}\nstore_timeout: 30s\nnodes: 1\n" if at_redis else ""
     server = serve(config=store + OLD)
     ask = b"GET /v1/acquire/old?key=k HTTP/1.1\r\nHost: localhost\r\n\r\n"
     reload_request = b"POST /v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"

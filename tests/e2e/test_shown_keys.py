@@ -190,7 +190,7 @@ def test_a_peek_finds_a_breaker_by_its_digest_and_by_its_beginning(serve):
 
 def test_a_peek_at_a_redis_says_that_a_digest_is_no_name(serve, start_redis):
     server = serve(config=ADAPTIVE.replace("algorithm: adaptive, initial: 2, min: 1, max: 3", "algorithm: fixed_window, rate: 1/h")
-                   + f"store: {start_redis().url}\n")
+                   + f"store: {start_redis().url}\nstore_timeout: 30s\n")
     until(lambda: server.get("/readyz").status == 200, "the store")
     until(lambda: ask(server, {"header.x-api-key": "k1"}).status == 429, "the denial")
     refused = server.get(f"/v1/peek/ad?key={server.post('/v1/key', {'key': 'k1'}).json['digest']}")
@@ -216,7 +216,7 @@ def test_a_reset_by_a_digest_that_no_key_is_known_by_is_refused(serve, limit):
 def test_a_report_does_not_show_the_name_of_a_secret_key(serve, start_redis, quorum):
     """The permits of servers that share a Redis have the key's name."""
     server = serve(config=CONFIG.replace("by-token: { algorithm: breaker,", f"by-token: {{ algorithm: breaker, {quorum}")
-                   + f"store: {start_redis().url}\n")
+                   + f"store: {start_redis().url}\nstore_timeout: 30s\n")
     until(lambda: server.get("/readyz").status == 200, "the store")
     permit = ask(server, TOKEN).json["permit"]
     assert server.post("/v1/report", {"permit": permit, "outcome": "failure"}).status == 200
@@ -227,7 +227,7 @@ def test_a_report_does_not_show_the_name_of_a_secret_key(serve, start_redis, quo
 
 
 def test_another_server_does_not_show_a_secret_key_that_is_reported_there(serve, start_redis):
-    config = CONFIG + f"store: {start_redis().url}\n"
+    config = CONFIG + f"store: {start_redis().url}\nstore_timeout: 30s\n"
     servers = [serve(config=config), serve(config=config)]
     for server in servers:
         until(lambda server=server: server.get("/readyz").status == 200, "the store")
