@@ -209,13 +209,16 @@ def test_until_is_a_span_or_a_time_whose_second_counts(serve):
 def test_denials_by_redis_are_kept_and_servers_that_share_it_have_the_same_digest(serve, start_redis):
     redis = start_redis()
     servers = [serve("--store", redis.url, config="store_timeout: 30s\n" + RULES) for _ in range(2)]
+
+    def digests():
+        return {server.post("/v1/key", {"key": "ann"}).json["digest"] for server in servers}
+
+    until(lambda: len(digests()) == 1, "the secret")
     answers = [ask(servers[i % 2], path="/login", user="ann") for i in range(6)]
     assert [answer["allowed"] for answer in answers] == [True, True] + [False] * 4
-    digests = {server.post("/v1/key", {"key": "ann"}).json["digest"] for server in servers}
-    assert len(digests) == 1
     for server in servers:
         kept = denials(server, "?key=ann&rule=by-user")
-        assert len(kept) == 2 and {d["key"] for d in kept} == digests
+        assert len(kept) == 2 and {d["key"] for d in kept} == digests()
 
 
 def test_a_request_that_waited_and_is_denied_is_kept_with_its_name(serve):
