@@ -18,7 +18,7 @@
 #define ELLIPSIS  "..."
 #define NO_TIME   0 /* so that the counts of values do not fade */
 
-/* What to do with the value of each request. */
+/* How the value of each request is used. */
 struct visitor {
 	int (*visit)(void *context, uint64_t hash, struct slice value);
 	void *context;

@@ -85,10 +85,9 @@ static bool is_behind_answer(const struct plan *plan, const struct plan_step *st
 
 bool denial_asks_before_wait(const struct plan *plan, const struct plan_step *step)
 {
-	bool earlier_are_unasked = peek_cost(plan, step) > plan->cost ||
-	                           (pays_later(step) && denial_earlier_charges(plan, step) > 0);
+	bool has_passed = step->allowed && denial_earlier_charges(plan, step) == 0;
 
-	return !step->shadow && step != plan->refused_step && (!step->allowed || earlier_are_unasked) &&
+	return !step->shadow && step != plan->refused_step && !has_passed &&
 	       !is_behind_answer(plan, step);
 }
 
@@ -171,8 +170,7 @@ void denial_record_among_others(struct plan *plan, struct plan_step *step,
 	bool is_denied_already = plan->stage >= PLAN_EXPLAIN || !plan->none_refused;
 	bool shadow_has_charged = plan->stage == PLAN_EXPLAIN_SHADOWED;
 
-	step->refused = true;
-	step->retry_after_ns = step_decision->retry_after_ns;
+	denial_set_refused(step, step_decision);
 	if (!is_denied_already) {
 		decision->retry_after_ns = step->retry_after_ns;
 		plan->none_refused = false;

@@ -44,6 +44,14 @@ bool denial_peeks_before_charge(const struct plan *plan, const struct plan_step 
 /** Makes `decision` the denial of a shadow step whose limit could never grant the cost. */
 void denial_for_excess_cost(struct plan_step *step, struct weir_decision *decision);
 
+/** Marks a step as refused, and keeps the time of its decision for a retry. */
+static inline void denial_set_refused(struct plan_step *step,
+                                      const struct weir_decision *step_decision)
+{
+	step->refused = true;
+	step->retry_after_ns = step_decision->retry_after_ns;
+}
+
 /**
  * Records that a step was refused with the decision `step_decision`. `decision` becomes the denial
  * by the first refused step in the order of the rules. denial_record calls it if the plan has
@@ -61,8 +69,7 @@ static inline void denial_record(struct plan *plan, struct plan_step *step,
 		denial_record_among_others(plan, step, step_decision, decision);
 		return;
 	}
-	step->refused = true;
-	step->retry_after_ns = step_decision->retry_after_ns;
+	denial_set_refused(step, step_decision);
 	plan->none_refused = false;
 	plan->refused_step = step;
 }

@@ -186,12 +186,6 @@ static bool continues_after_refusal(const struct plan *plan, size_t i)
 	return stage_explains(plan) || (peeks && i < (size_t)(plan->refused_step - plan->steps));
 }
 
-static void set_refused(struct plan_step *step, const struct weir_decision *step_decision)
-{
-	step->refused = true;
-	step->retry_after_ns = step_decision->retry_after_ns;
-}
-
 /*
  * Applies the decision of another step to a plan that is to wait for `refused_step`. Returns false
  * if it can't wait for this step, too. In a function of its own, so that apply_result is inlined.
@@ -202,7 +196,7 @@ can_still_wait(const struct plan *plan, struct plan_step *step,
 {
 	if (step_decision->allowed)
 		return true;
-	set_refused(step, step_decision);
+	denial_set_refused(step, step_decision);
 	if (denial_reason(plan, step, step_decision) == WEIR_REASON_OK)
 		return true;
 	*decision = *step_decision;
@@ -236,7 +230,7 @@ static bool apply_result(struct plan *plan, struct plan_step *step,
 		else if (step_decision->allowed)
 			step->charged = has_charged && algo_is_reported(&step->limit->algo);
 		else
-			set_refused(step, step_decision);
+			denial_set_refused(step, step_decision);
 		break;
 	case PLAN_REFUND_PERMIT:
 		permits_merge_decision(plan, step, step_decision, decision);

@@ -105,7 +105,7 @@ static void a_descriptor_that_cannot_be_watched_is_refused(void **state)
 	close_fixture(f);
 }
 
-/* A connection that asked for nothing is told something, each time that the descriptor is ready. */
+/* A connection that asked for nothing gets output each time that the descriptor is ready. */
 struct news {
 	struct net_descriptor *watch;
 	int fd;
